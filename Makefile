@@ -18,7 +18,7 @@
 #                   notices (five minutes of processor time before the first, some seconds for each)
 #   make properties EXAMPLES=20    every property, with 20 times its examples, others each time
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
-#   make gpu-accept PART=1    the acceptance run on a GPU, in four parts of under ten minutes; all without PART
+#   make gpu-accept PART=1    the acceptance run on a GPU, in six parts of under ten minutes; all without PART
 #   make gpu-wheels GPU_VERSION=3.12    what that needs on a machine without a package index, into wheels/
 #   make slurm-test the tests that start a Slurm (root; Debian: slurm-wlm slurm-wlm-basic-plugins munge
 #                   lua5.3 slurmdbd mariadb-server)
@@ -138,7 +138,7 @@ gpu-wheels: $(BIN)/python
 	  --requirement $(GPU_NEEDED)
 
 slurm-test: $(VENV)/.dev
-	@$(BIN)/python -m pytest -n 2 -rs tests/slurm
+	@$(BIN)/python -m pytest -n 2 -rs -m "nightly or not nightly" tests/slurm
 
 generated: manual
 	$(BIN)/python -m tools.json_reference

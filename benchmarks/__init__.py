@@ -16,6 +16,7 @@ events       function calls per event, by queue length: the same on every machin
 run          all of them, as a table
 andreas      one call of the optimizer, at 10 and 100 nodes (a folder)
 simulation   the simulator's speed, and the published tables beside its own (a folder)
+micro        what a GPU's figures say of kernels of known size (Figure 3.1 of RAD-RM); needs a GPU
 checkpoint   seconds to save and to resume four small models; needs PyTorch (a folder)
 serving      pages for fifty terminals; by hand: the web page, and, as root, attacks (a folder)
 

@@ -12,7 +12,7 @@ from radrm.core.rules import Order
 from radrm.core.settings import fixed
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity
-from radrm.deadlines.costs import UTC, Zone
+from radrm.deadlines import UTC, Zone
 
 _SAME_S = 1e-6
 """Times closer than this are equal. It is more than what rounding of boot times can add up to."""

@@ -151,7 +151,7 @@ from radrm.core.words import (
     StopReason as StopReason,
     Unit as Unit,
 )
-from radrm.deadlines.costs import Costs as Costs, Zone as Zone
+from radrm.deadlines import Costs as Costs, Zone as Zone
 from radrm.core.remaining import (
     OVERRUN as OVERRUN,
     TIME_LIMIT as TIME_LIMIT,

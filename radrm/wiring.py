@@ -35,13 +35,15 @@ from radrm.core.rules import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.settings import settings_of as own_settings_of
-from radrm.deadlines.costs import UTC, Costs, Zone
-from radrm.deadlines.costs import make_costs as make_costs
+from radrm.deadlines import UTC, Costs, Zone
+from radrm.deadlines import make_costs as make_costs
 from radrm.errors import BadConfig, one_line
 from radrm.estimators.auto import Auto, Complain, ignore
 from radrm.estimators.declared import Declared
 from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
+from radrm.planners.idle import NOTIFY, OFF, Idle
+from radrm.planners.slots import Slots
 
 _OWN = {
     "orders": "radrm.orders:ORDERS",
@@ -94,6 +96,8 @@ _SHARED = {("policies", "sharing"): "radrm.policies.sharing:Sharing"}
 
 FALLBACK = "fallback"
 """The name of the planner that starts jobs while the configured one rests."""
+TRACES_WAITED_FOR = 10.0
+"""In lengths of one trace, the time in which a job's estimators must have answered."""
 READINGS_MISSED = 5
 """A reading is stale after this many missed rounds of readings."""
 
@@ -169,6 +173,8 @@ def _make(
             made = rule(**settings, **parts)
         except ValueError as error:
             raise BadConfig(f"[{where}] {error}") from None
+        if (getattr(rule, "__module__", None) or "").partition(".")[0] == "radrm":
+            return made  # the types of our own are checked before they ship
         missing = missing_members(made, interface)
         wrong = wrong_calls(made, interface)
     if missing or wrong:
@@ -285,7 +291,6 @@ def make_rules(config: Config, zone: Zone = UTC, sessions: bool = False) -> Rule
     from radrm.core.rules import Rules
     from radrm.interference.learning import LossLearner
     from radrm.orders import Ageing
-    from radrm.planners.added import added
     from radrm.planners.order_policy import OrderPolicy
     from radrm.policies.exclusive import Exclusive
 
@@ -394,6 +399,7 @@ def make_settings(
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,
+        "estimate_limit_s": TRACES_WAITED_FOR * config.estimation.trace_limit_s,
         "checkpoint_limit_s": config.checkpoint.patience_s,
         **{f"user_{name}": getattr(config.limits, name) for name in _OF_USERS},
         "exempt_users": exempt,
@@ -476,3 +482,33 @@ def make_auto(config: Config, routes: Sequence[Estimator], complain: Complain = 
     words: dict[str, Any] = {"routes": tuple(routes), "complain": complain}
     made: Auto = _make("estimators", "auto", config.estimators, **words)
     return made
+
+
+# ------------------------------------------------------------------
+# The planners that run because of a table of their own, behind the configured ones.
+
+
+def added(config: Config, policy: Policy, zone: Zone, sessions: bool) -> Iterator[Planner]:
+    """Yield these planners. `sessions`: jobs may be sessions of users, as in a daemon.
+
+    Raises `BadConfig` for settings that contradict one another."""
+    if config.slots.length_s > 0:
+        # Behind those that start jobs: a job that still waits then could not start.
+        yield _slots(config, policy, zone)
+    its, off = config.idle, config.idle.action == OFF
+    if sessions or not off:
+        yield Idle(
+            NOTIFY if off else its.action,
+            *(its.smact_below, its.for_s, its.warmup_s, its.warn_s, its.interactive_for_s),
+            only_sessions=off,
+        )
+
+
+def _slots(config: Config, policy: Policy, zone: Zone) -> Slots:
+    length_s, warn_s = config.slots.length_s, config.slots.warn_s
+    if warn_s >= length_s:
+        raise BadConfig(
+            f"slots.warn_s = {warn_s:g} is not less than slots.length_s = {length_s:g}; "
+            f"write [slots] warn_s = {length_s / 10:g}"
+        )
+    return Slots(policy, length_s, warn_s, zone)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from benchmarks import (
     bulk,
@@ -26,7 +25,6 @@ from benchmarks import (
     run,
     saving,
 )
-from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
@@ -35,7 +33,7 @@ from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw, scrapes
 from benchmarks.simulation import simulator, users
 from benchmarks.specon import runs
-from benchmarks.table import Row, median_ms, p95_ms
+from benchmarks.table import Row
 from tests.paths import REPOSITORY
 
 SMALL: dict[str, Callable[[], list[Row]]] = {
@@ -82,37 +80,10 @@ def test_a_benchmark_measures(name: str) -> None:
         assert math.isfinite(row.measured) and row.measured >= 0 and row.limit > 0
 
 
-def test_the_table_shows_every_row_and_what_is_over() -> None:
-    rows = [Row("quick", 1.0, 2.0, "ms", "p95 2 ms"), Row("slow", 3.0, 2.0, "x")]
-    console = Console(width=120)
-    with console.capture() as shown:
-        console.print(run.table(rows))
-    lines = {
-        row.what: line for line in shown.get().splitlines() for row in rows if row.what in line
-    }
-    assert "ok" in lines["quick"] and "p95 2 ms" in lines["quick"]
-    assert "over" in lines["slow"]
-
-
-def test_medians_and_percentiles() -> None:
-    assert median_ms([0.001, 0.003, 0.002]) == 2.0
-    assert p95_ms([i / 1000 for i in range(1, 101)]) == 96.0
-    assert p95_ms([0.005]) == 5.0
-
-
 def test_each_way_of_several_users_has_a_line() -> None:
     head, *lines = users.measure(seeds=1, users=2, count=4)
     assert "mean completion" in head
     assert [line.split("  ")[0] for line in lines] == [way.what for way in users.WAYS]
-
-
-def test_without_pytorch_no_checkpoint_is_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(saves, "find_spec", lambda name: None)
-    assert checkpoint.main([]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err == "nothing is measured: PyTorch cannot be imported\n"
 
 
 FORKING = """

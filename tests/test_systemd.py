@@ -10,9 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from radrm.cli.app import make_app
 from radrm.daemon.loop import LONGEST_WAIT_S
 from radrm.host.notify import EXTENSION_S, LONGEST_S
 from radrm.host.processes import cgroups
@@ -149,16 +147,6 @@ def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
         if unit.name in line and "Unknown key 'DelegateSubgroup'" not in line
     ]
     assert (done.returncode, about_it) == (0, [])
-
-
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
-def test_every_command_of_a_guide_exists(guide: Path) -> None:
-    commands = {"submit", *get_command(make_app()).commands}  # type: ignore[attr-defined]
-    named = set(
-        re.findall(r"(?:`|^ +|sudo |/bin/)radrm ([a-z-]+)", guide.read_text(), re.MULTILINE)
-    )
-    assert named
-    assert named <= commands
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)

@@ -137,7 +137,13 @@ def _install(folder: Path, packages: Path, version: str) -> None:
     for path in packages.rglob("*.so"):
         subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
     for path in packages.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        path.chmod(0o755 if path.is_dir() or _is_program(path) else 0o644)
+
+
+def _is_program(path: Path) -> bool:
+    """Whether jobs can run a file by its name, as Slurm's commands."""
+    with path.open("rb") as file:
+        return bool(path.stat().st_mode & stat.S_IXUSR) and file.read(2) == b"#!"
 
 
 def _entry_points(packages: Path) -> dict[str, tuple[str, str]]:
@@ -171,6 +177,8 @@ def _files(root: Path, epoch_s: int) -> None:
     _write(documents / "copyright", _copyright(root))
     _write_packed(documents / "changelog.gz", _changelog(epoch_s))
     _write_packed(documents / "NEWS.gz", (REPOSITORY / "CHANGELOG.md").read_text())
+    (guide,) = (root / HOME).glob("lib/*/site-packages/radrm/guide")
+    (documents / "guide").symlink_to(os.path.relpath(guide, documents))
     overrides = (DEBIAN / "lintian-overrides").read_text()
     _write(share / "lintian" / "overrides" / "radrm", overrides)
 

@@ -24,8 +24,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from radrm.documents.answers import ANSWERS
-from radrm.documents.base import Document, Words
-from radrm.documents.texts import texts_of
+from radrm.documents.base import Document, Words, texts_of
 from radrm.wings import wings
 
 ROOT = Path(__file__).parents[1]

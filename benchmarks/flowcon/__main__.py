@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.flowcon.page import section
-from benchmarks.flowcon.rows import five_jobs, many_jobs, three_jobs
+from benchmarks.flowcon.jobs import first_parts
+from benchmarks.flowcon.page import Beside, section
+from benchmarks.flowcon.rows import (
+    contended_makespans,
+    five_jobs,
+    last_whole,
+    many_jobs,
+    three_jobs,
+)
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
@@ -31,15 +38,13 @@ def main() -> None:
         return
     seeds = range(options.seeds)
     few, many = three_jobs(seeds), five_jobs(seeds) + many_jobs(seeds)
-    text = section(few, many, options.seeds)
+    beside = Beside(contended_makespans(seeds), first_parts()[0], last_whole(0.05, 30.0))
+    text = section(few, many, beside, options.seeds)
     if options.stdout:
         print(text)
     else:
         put_section(PAGE, "flowcon", text, TITLE)
         print(f"{PAGE}: written")
-    for row in few + many:
-        for miss in row.misses:
-            print(f"missed: {row.name}: {miss}")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ The jobs run on one CPU, in a control group (version 1) of quota one, each in a 
 below it. The planner is the daemon's, driven through `Scheduler.step`; its shares are written as
 the daemon writes them. Time is the CPU time that all of them got together: so other work on a busy
 server does not count, and equal shares end the last job when all work is done.
-
-With caps a CPU can idle, which CPU time alone would not count. So in each look the clock moves by
-the CPU time that all got, or by what one of them got over its cap, if that is more.
 """
 
 from __future__ import annotations
@@ -74,7 +71,6 @@ class _Live:
     begun_s: float
     serial: int
     used_s: float = 0.0
-    cap: float = 1.0
     said: bytes = b""
 
 
@@ -120,7 +116,6 @@ class _Server:
         name = f"job{action.job_id}"
         for folder in (self.cpu / name, self.account / name):
             folder.mkdir()
-        (self.cpu / name / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
         process = subprocess.Popen(
             [sys.executable, "-c", _JOB, str(work_s * self.scale), str(loss_k)],
             stdout=subprocess.PIPE,
@@ -138,20 +133,14 @@ class _Server:
         found = self.live[job_id]
         weight = 1.0 if share.cpu_weight is None else share.cpu_weight
         (found.group / "cpu.shares").write_text(str(max(2, round(1024 * weight))))
-        found.cap = 1.0 if share.cpus is None else min(1.0, share.cpus)
-        quota = -1 if share.cpus is None else max(1000, round(_PERIOD_US * share.cpus))
-        (found.group / "cpu.cfs_quota_us").write_text(str(quota))
 
     def look(self) -> None:
         """Move the clock by what the jobs have used; take in reports and ends."""
-        passed = []
         for job_id, found in self.live.items():
             text = (self.account / f"job{job_id}" / "cpuacct.usage").read_text()
             used_s = int(text) / 1e9
-            passed.append((used_s - found.used_s, found.cap))
+            self.now_s += used_s - found.used_s
             found.used_s = used_s
-        together = sum(more for more, _ in passed)
-        self.now_s += max([together, *(more / cap for more, cap in passed)], default=0.0)
         for job_id, found in list(self.live.items()):
             assert found.process.stdout is not None
             try:
@@ -218,17 +207,17 @@ def _play(scale: float, planners: dict[str, dict[str, object]]) -> list[float]:
 
 
 def run(scale: float) -> None:
-    """Run the jobs with equal shares, with weights and with caps, and print what they took."""
+    """Run the jobs with equal shares, by growth and by the letter, and print what they took."""
     settings = {"alpha": 0.05 / scale, "interval_s": max(1.0, 20.0 * scale)}
     equal = _play(scale, {})
     print(
         "equal shares  ", " ".join(f"{n[0]} {s:.1f} s" for n, s in zip(_WORKS, equal, strict=True))
     )
-    for limit in ("weight", "cap"):
-        found = _play(scale, {"flowcon": {**settings, "limit": limit}})
+    for name, measure in (("growth", "relative"), ("letter", "paper")):
+        found = _play(scale, {"flowcon": {**settings, "measure": measure}})
         changes = [change(a, b) for a, b in zip(equal, found, strict=True)]
         print(
-            f"{limit:14}",
+            f"{name:14}",
             " ".join(f"{n[0]} {s:.1f} s" for n, s in zip(_WORKS, found, strict=True)),
             " ".join(f"{each:+.1f} %" for each in changes),
             f"mean {change(fmean(equal), fmean(found)):+.1f} %",

@@ -1,15 +1,22 @@
-"""Label random networks with the memory of their training, by radrm's tracer.
+"""Label random networks with the memory of their training, by radrm's tracer or on a GPU.
 
     python -m benchmarks.gpumemnet.label cnn 0 1500 --seconds 1500
 
     python -m benchmarks.gpumemnet.label cnn --features
 
+    python -m benchmarks.gpumemnet.label cnn 0 1500 --gpu --output cnn_measured.csv
+
 The first appends to `data/cnn_modelled.csv`: network after network, from that seed on,
 until that seed or so many seconds later. The second reads the features of the networks in
-it anew, and leaves their labels. No GPU is used: the labels are modelled, not measured.
+it anew, and leaves their labels. Neither uses a GPU: the labels are modelled, not measured.
 They are what `nvidia-smi` would show on an A100: what the caching allocator reserves,
 cuDNN's workspaces and the CUDA context. Adam, 32-bit floats and no evaluation, as the
 thesis collected its data.
+
+The third trains the labelled networks of these seeds on the first visible GPU, each for `--each`
+seconds (a minute in the thesis), and writes what the GPU's memory has grown by beside the modelled
+label. It needs a GPU that nobody else uses. `--cpu` tries the same without one: a step of each
+network below 2,300 MiB, whose figure is the memory of the process and measures nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +26,13 @@ import csv
 import gc
 import importlib.util
 import multiprocessing
+import os
+import resource
 import sys
 import time
 import types
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,11 +45,15 @@ from benchmarks.gpumemnet.summaries import summary_of
 from radrm.estimators.gpumemnet.features import Family, Features, features_of
 from radrm.estimators.memory import context_mib
 from radrm.estimators.traces import Traced
+from radrm.host.gpus.nvml.library import load
 
 TRACER = Path(__file__).parents[2] / "radrm" / "tracer"
 T = TypeVar("T")
 LARGEST_MIB = 80_000
 """Beyond this a label tells nothing that another does not."""
+DRY_MIB = 2300
+_STEPS = 3
+"""So many at least on a GPU: Adam's moments are there after the first."""
 
 
 def main() -> None:
@@ -50,7 +63,15 @@ def main() -> None:
     parser.add_argument("last", type=int, nargs="?", default=0)
     parser.add_argument("--features", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--gpu", action="store_true", help="measure on the first visible GPU")
+    parser.add_argument("--cpu", action="store_true", help="try --gpu without one")
+    parser.add_argument("--each", type=float, default=60.0, help="seconds of each training")
+    parser.add_argument("--output", type=Path, help="where measured labels go")
     asked = parser.parse_args()
+    if asked.gpu or asked.cpu:
+        if asked.output is None:
+            parser.error("--gpu needs --output")
+        sys.exit(measure(asked))
     torch.set_num_threads(1)
     if asked.features:
         read_features_again(asked.family)
@@ -94,6 +115,75 @@ def read_features_again(family: str) -> None:
             if not at:
                 table.writerow(words.keys())
             table.writerow(words.values())
+
+
+def measure(asked: argparse.Namespace) -> int:
+    """Train labelled networks, and write what each needs beside its modelled label."""
+    # Asked in a child: a process that has asked CUDA may not fork others that use it.
+    if not asked.cpu and not in_child(lambda *_: torch.cuda.is_available(), asked.family, 0):
+        print("no GPU that PyTorch sees; --cpu tries the program without one", file=sys.stderr)
+        return 2
+    device, ends = "cpu" if asked.cpu else "cuda", time.monotonic() + asked.seconds
+    with asked.output.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["name", "memory_mib", "modelled_mib"])
+        for row in modelled(Family(asked.family)):
+            seed = int(row.group.rpartition("-")[2])
+            if not asked.first <= seed < asked.last or (asked.cpu and row.memory_mib > DRY_MIB):
+                continue
+            if time.monotonic() > ends:
+                print(f"time is up before seed {seed}")
+                break
+            try:
+                train = partial(measured_mib, device=device, seconds=0 if asked.cpu else asked.each)
+                table.writerow(
+                    [row.group, round(in_child(train, asked.family, seed)), row.memory_mib]
+                )
+            except RuntimeError as error:
+                print(f"{row.group}: left out: {error}"[:300], file=sys.stderr)
+            file.flush()
+    return 0
+
+
+def measured_mib(family: str, seed: int, device: str, seconds: float) -> float:
+    """Train a network for so long; MiB by which the GPU's memory has grown, context included.
+
+    PyTorch keeps what it has reserved, so the last look sees the peak. Without a GPU: one step, and
+    the peak of this process.
+    """
+    before_mib = 0.0 if device == "cpu" else _used_mib()
+    plan = nets.network_plan(family, seed)
+    with torch.device(device):
+        job = nets.training_job(family, seed)
+    model, inputs, targets = job["model"], job["inputs"], job["targets"]
+    if isinstance(plan, nets.CnnPlan):
+        inputs.normal_()
+        targets.random_(0, plan.classes)
+    else:
+        inputs.random_(0, plan.vocabulary)
+        targets.random_(0, plan.classes or plan.vocabulary)
+    optimizer = torch.optim.Adam(model.parameters())
+    ends, steps = time.monotonic() + seconds, 0
+    while time.monotonic() < ends or steps < (1 if device == "cpu" else _STEPS):
+        optimizer.zero_grad()
+        job["loss"](model(inputs), targets).backward()
+        optimizer.step()
+        steps += 1
+        if device != "cpu":
+            torch.cuda.synchronize()
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return _used_mib() - before_mib
+
+
+def _used_mib() -> float:
+    """What NVML says of the GPU that CUDA will call 0: `nvidia-smi` shows the same."""
+    nvml: Any = load()
+    nvml.nvmlInit()
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    find = nvml.nvmlDeviceGetHandleByIndex if first.isdecimal() else nvml.nvmlDeviceGetHandleByUUID
+    gpu = find(int(first) if first.isdecimal() else first)
+    return float(nvml.nvmlDeviceGetMemoryInfo(gpu).used) / 2**20
 
 
 def in_child(made: Callable[[str, int], T], family: str, seed: int) -> T:

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.table import Row, p95_ms
-from radrm.core.records import Instant, Placement, Share, Usage
-from radrm.core.words import Collocation, JobState, Outcome
+from radrm.core.records import DeviceEnergy, EnergyPart, Instant, Placement, Share, Usage
+from radrm.core.words import Collocation, JobState, Outcome, Resizing
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.serving.turns import InLine, Work
 from radrm.daemon.views.documents import Document
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.store import Store
@@ -44,8 +44,9 @@ _ENDS = (
 )
 
 
-def fill(store: Store, count: int, seed: int = 1) -> None:
-    """Save ended jobs of `DAYS` days; each tenth has died of out-of-memory first."""
+def fill(store: Store, count: int, seed: int = 1, now_s: float = NOW_S) -> None:
+    """Save jobs that ended in the `DAYS` days until then; each tenth has died of out-of-memory
+    first. Names are as long as those of a real server."""
     dice, world = random.Random(seed), World(gpus(1))
     job = world.submit(20_000)
     world.pass_time(60.0)
@@ -54,9 +55,9 @@ def fill(store: Store, count: int, seed: int = 1) -> None:
     lasting_s = DAYS * 86_400 * _GPUS * 1.5 / count
     for begin in range(1, count + 1, _AT_ONCE):
         records: list[Any] = []
-        runs, sent = [], []
+        runs, sent, energy = [], [], []
         for number in range(begin, min(begin + _AT_ONCE, count + 1)):
-            submitted_s = NOW_S - DAYS * 86_400 * (1 - number / count) - lasting_s
+            submitted_s = now_s - DAYS * 86_400 * (1 - number / count) - lasting_s
             start_s = submitted_s + dice.lognormvariate(4, 2)
             one = envelope(script="#!/bin/bash\npython train.py\n")
             uid, state_outcome = 1000 + dice.randrange(_USERS), dice.choice(_ENDS)
@@ -65,9 +66,9 @@ def fill(store: Store, count: int, seed: int = 1) -> None:
             outcomes = [Outcome.OOM, outcome] if dice.random() < 0.1 else [outcome]
             at_s, attempts = start_s, []
             for place, each in enumerate(outcomes):
-                end_s = min(at_s + dice.expovariate(1 / lasting_s), NOW_S - 1)
+                end_s = min(at_s + dice.expovariate(1 / lasting_s), now_s - 1)
                 peak_mib, serial = dice.randrange(2000, 30_000), 2 * number + place
-                gpu = f"GPU-{dice.randrange(_GPUS)}"
+                gpu = f"GPU-{dice.randrange(_GPUS):08x}-df3a-5408-b248-7ff10815b23b"
                 use = Usage(gpu, peak_mib, dice.random(), 1e6, dice.random() < 0.5, 50)
                 attempts.append(
                     replace(
@@ -76,23 +77,31 @@ def fill(store: Store, count: int, seed: int = 1) -> None:
                         launched=_at(at_s), started=_at(at_s), ended=_at(end_s), usage=(use,),
                     )
                 )  # fmt: skip
+                used = EnergyPart(number, 250.0 * (end_s - at_s))
+                energy.append(DeviceEnergy(gpu, _at(end_s), min(end_s - at_s, 3600.0), (used,)))
                 if each is Outcome.COMPLETED:
                     told = {"fake": peak_mib * 1.2, "horus": peak_mib * dice.uniform(0.5, 2)}
-                    runs.append(Run(serial, uid, f"p{number % 300}", "A100", Said(told)))
+                    runs.append(Run(serial, uid, f"{number % 300:032x}", "A100-40GB", Said(told)))
                 at_s = end_s
-            spec = replace(ended.spec, uid=uid, user=f"user{uid}", name=f"train{number % 50}")
+            name, user = f"train{number % 50}", f"user{uid}"
+            spec = replace(
+                ended.spec, uid=uid, user=user, group="students", name=name, resizing=Resizing.NONE
+            )
             records.append(
                 replace(
                     ended, id=number, ticket=one.ticket, spec=spec, submitted=_at(submitted_s),
                     started=_at(start_s), ended=_at(at_s), state=state, attempts=len(outcomes),
+                    fingerprint=f"{number % 300:032x}",
                 )
             )  # fmt: skip
             records += attempts
-        store.save([replace(done, changed=tuple(records), dropped=())], sent, runs=runs)
+        decision = replace(done, changed=tuple(records), dropped=(), energy=tuple(energy))
+        store.save([decision], sent, runs=runs)
+    store.save_volatile()
 
 
 def _at(wall_s: float) -> Instant:
-    return Instant(wall_s, wall_s, "boot")
+    return Instant(wall_s, wall_s, "1589eddc")
 
 
 def loop_of(store: Store) -> Any:

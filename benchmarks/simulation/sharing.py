@@ -27,8 +27,8 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.simulation.published import ROWS, known, published_trace, scenario
+from radrm.interference.chips import smact_from_utilization
 from radrm.interference.model import TIMESLICE_LOSS, Demand, speeds
-from radrm.interference.utilization import smact_from_utilization
 from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.metrics import metrics, over_seeds
 from tests.paths import SHARED_DATA

@@ -1,6 +1,6 @@
 """The acceptance run on a rented GPU: `make gpu-accept` (docs/lab/acceptance.md).
 
-It runs steps in four parts of under ten minutes. It changes no compute mode and no MIG, resets
+It runs steps in six parts of under ten minutes. It changes no compute mode and no MIG, resets
 nothing, needs no package index and leaves no process. A step that is skipped has failed.
 
 main        the parts: which steps run, one line each, what is left at the end
@@ -13,7 +13,7 @@ sharing     steps of part 2: MPS, without radrm
 daemon      steps of parts 2 to 4: radrm's daemon
 guards      what keeps jobs apart: devices, caps, faults of neighbours
 hardware    steps of part 4: what only some machines have
-thesis      what reading costs a training (Table 3.2 of the thesis of RAD-RM)
+thesis      steps of parts 5 and 6: chapters 3 to 5 of the thesis of RAD-RM
 report      the page for docs/lab, and the raw outputs
 rehearsal/  stand-ins to run all that without a GPU
 """

@@ -194,7 +194,7 @@ def _environment() -> dict[str, str]:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The acceptance run on a GPU.")
     add = parser.add_argument
-    add("--part", type=int, choices=(1, 2, 3, 4))
+    add("--part", type=int, choices=range(1, 7))
     add("--only", nargs="+", metavar="NAME", default=[], help="these steps of the part")
     add("--out", default=os.environ.get("OUT") or "gpu-accept", metavar="FOLDER")
     add("--report", nargs="+", metavar="FOLDER", help="only join the results of these folders")

@@ -86,7 +86,6 @@ PLAN = (
         "default rules put a light job beside another",
         pytest_step("test_jobs.py", "default_rules"),
     ),
-    Planned("overhead", 3, 150, "Table 3.2 of the thesis", thesis.overhead),
     Planned("one-cpu", 4, 35, "CPUs near the GPU, told to one CPU", hardware.one_cpu),
     Planned("term-handler", 4, 55, "an MPS client that handles TERM saves", daemon.term_handler),
     Planned("bench-with", 4, 80, "bench of two different programs", daemon.bench_with),
@@ -95,6 +94,10 @@ PLAN = (
     Planned("mig", 4, 60, "MIG instances: readings, error codes, jobs", hardware.mig),
     Planned("several", 4, 80, "numbers, links and caps of several GPUs", hardware.several),
     Planned("containers", 4, 50, "a container as an MPS client", hardware.containers),
+    Planned("metrics", 5, 130, "Figure 3.1 of the thesis", thesis.metrics),
+    Planned("overhead", 5, 420, "Table 3.2 of the thesis", thesis.overhead),
+    Planned("mixed", 6, 380, "Figures 4.12 and 4.13 of the thesis", thesis.mixed),
+    Planned("labels", 6, 180, "whether GPUMemNet's labels are right", thesis.labels),
 )
 """`clean` follows the steps of each part: main does it."""
 

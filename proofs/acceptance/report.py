@@ -77,7 +77,7 @@ def _page(day: str, gpu: str, results: dict[str, dict[str, Any]]) -> list[str]:
     ]
     lines += ["- Compute mode, clocks, power limit and MIG are as found:", "", "```"]
     lines += [str(facts.get("fields", "unknown")).strip(), "```"]
-    lines += ["", "## Commands", "", "    make gpu-accept PART=1    # then 2, 3, 4", ""]
+    lines += ["", "## Commands", "", "    make gpu-accept PART=1    # then 2 to 6", ""]
     lines += [
         "One run each, so there is no spread. Other users of the GPU would show in `activity-idle`."
     ]
@@ -92,9 +92,10 @@ def _page(day: str, gpu: str, results: dict[str, dict[str, Any]]) -> list[str]:
     missing = [key for key in planned if key not in results]
     if missing:
         lines += ["", f"Not run: {', '.join(missing)}."]
-    costs = results.get("overhead", {}).get("facts", {})
-    if "daemon" in costs:
-        lines += ["", "## What reading costs (thesis, Table 3.2)", "", *thesis.costs(costs)]
+    for name, (title, key, made) in thesis.TABLES.items():
+        told = results.get(name, {}).get("facts", {})
+        if key in told:
+            lines += ["", f"## {title}", "", *made(told)]
     lines += ["", "## Findings", "", "```json"]
     kept = {each["name"]: each["facts"] for each in there if each["facts"]}
     lines += [json.dumps(kept, indent=1, default=str), "```"]

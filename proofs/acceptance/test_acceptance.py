@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
+from benchmarks import micro
 from proofs.acceptance import children, first, hardware, main, report
-from proofs.acceptance.plan import PART_LIMIT_S, PLAN
 from proofs.acceptance.step import Failed, Step, perform
-from proofs.acceptance.suites import _first_reason
 from proofs.processes import Process
 from tests.paths import REPOSITORY
 
@@ -143,38 +143,6 @@ def test_a_part_counts_what_has_failed(tmp_path: Path, monkeypatch: pytest.Monke
     assert "it wrote no result" in said[3]
 
 
-def test_a_part_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps_of(monkeypatch, {})
-    (tmp_path / "results").mkdir()
-    said: list[str] = []
-    steps = [SimpleNamespace(name="late", limit_s=9.0)]
-    assert main.run_part(1, steps, tmp_path, {}, limit_s=0, say=said.append) == 1
-    assert "not run: the part's time is over" in said[0]
-
-
-@pytest.mark.parametrize(
-    ("now", "words"),
-    [
-        ("Default, Disabled, 60", None),
-        ("Exclusive_Process, Disabled, 5", "was Default"),
-        ("Default, Enabled, 5", "was Default"),
-        ("Default, Disabled, 900", "had 5 MiB in use, and has 900"),
-        (None, "is None"),
-    ],
-)
-def test_what_has_changed_on_the_gpu(now: str | None, words: str | None) -> None:
-    found = main._changed({"GPU-1": "Default, Disabled, 5"}, {"GPU-1": now} if now else {})
-    assert (found is None) if words is None else (words in str(found))
-
-
-def test_the_plan() -> None:
-    names = [each.name for each in PLAN]
-    assert len(names) == len(set(names))
-    for part in (1, 2, 3, 4):
-        assert any(each.part == part for each in PLAN)
-    assert all(each.limit_s < PART_LIMIT_S < 600 for each in PLAN)
-
-
 # ------------------------------------------------------------------ what is brought back
 
 
@@ -182,12 +150,19 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     for name in ("results", "raw", "logs"):
         (tmp_path / name).mkdir()
     fields = "driver_version, name\n580.1, NVIDIA H100 80GB HBM3\n"
-    run = {"epochs_s": [9.0, 2.0, 2.0], "cpu_s": 10.0, "memory_mib": 900.0}
-    costs = {"alone": [run], "read": [run], "daemon": {"cpu_share": 0.01, "memory_mib": 60.0}}
+    run = {"step_s": 2.0, "cpu_s": 10.0, "memory_mib": 900.0}
+    runs = {"light": {"none": [run], "top": [{**run, "bytes": 20_000}]}}
+    costs = {"runs": runs, "daemon": {"cpu_share": 0.01, "memory_mib": 60.0}}
+    point = asdict(micro.Point(66, 32, 1.0, 0.9, None, 0.25, samples=4))
+    shared = {"seconds": 6.0, "each_s": [1.0, 6.0], "all_smact": 0.5, "rest_smact": None}
+    shared |= {"all_mib": 900.0, "rest_mib": None}
+    mixes = {"SM": {"serial": {"seconds": 8.0}, "mps": shared}}
     for name, passes, facts in (
         ("facts", True, {"fields": fields, "cpus": 16}),
         ("near", False, {}),
         ("overhead", True, costs),
+        ("metrics", True, {"points": [point]}),
+        ("mixed", False, {"alone": {}, "mixes": mixes}),
     ):
         result = {"name": name, "passes": passes, "line": "a|b", "seconds": 2.0, "facts": facts}
         (tmp_path / "results" / f"{name}.json").write_text(json.dumps(result))
@@ -196,9 +171,11 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     assert page.name.endswith("-nvidia-h100-80gb-hbm3.md")
     assert time.strftime("%Y") in page.name
     text = page.read_text()
-    assert "2 of 3 steps passed" in text
+    assert "3 of 5 steps passed" in text
     assert "| near | **failed** | 2 | a/b | CPUs and GPUs near this one; its fabric |" in text
-    assert "| none | 2.000 | 10.0 | 900 |" in text
+    assert "| light | top | 2000.0 | 20.0 | 10 | 900 |" in text
+    assert "| 66 | 32 | 1.000 | 0.900 |  | 0.250 |" in text
+    assert "| S+M | mps | 6.0 | -25 % | 1.0, 6.0 | 0.50, ? | 900, ? |" in text
     assert "Not run: nvml-root, " in text
     with tarfile.open(page.with_suffix(".tar.gz")) as archive:
         assert f"{page.stem}/raw/nvidia-smi.txt" in archive.getnames()
@@ -217,11 +194,6 @@ def test_a_rehearsal_passes_for_no_measurement(tmp_path: Path) -> None:
 
 def test_a_serial_number_is_not_kept() -> None:
     assert first.masked("<gpu><serial>1562821083900</serial>") == "<gpu><serial>0</serial>"
-
-
-def test_why_a_test_has_failed() -> None:
-    text = "E                        [100%]\n==== ERRORS ====\nE   AssertionError: 3 is not 4\n"
-    assert _first_reason(text) == "AssertionError: 3 is not 4"
 
 
 TOPOLOGY = """\
@@ -248,3 +220,23 @@ NIC0\tPIX\tSYS\tSYS\t X
 def test_nvlink_as_nvidia_smi_has_it(near: dict[int, Any], wrong: list[str]) -> None:
     found = hardware.unlike(TOPOLOGY, near)
     assert [each.partition(",")[0] for each in found] == wrong
+
+
+def test_kernels_grow_from_one_thread_to_all_blocks_that_there_may_be() -> None:
+    sizes = micro.sizes(108)
+    assert sizes[0] == (1, 1)
+    assert sizes[-1] == (3456, 1024)  # an A100's, as the thesis has it
+    assert len(sizes) == len(set(sizes))
+
+
+@pytest.mark.nightly
+def test_labels_are_measured_as_on_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "benchmarks.gpumemnet.label", "cnn", "0", "3", "--cpu"]
+    command += ["--output", str(tmp_path / "labels.csv")]
+    subprocess.run(command, cwd=REPOSITORY, timeout=300, check=True)
+    head, row = (tmp_path / "labels.csv").read_text().splitlines()
+    name, measured_mib, modelled_mib = row.split(",")  # cnn-0 is too large to try without a GPU
+    assert (name, modelled_mib) == ("cnn-2", "1740.0")
+    assert int(measured_mib) > 0
+    assert head == "name,memory_mib,modelled_mib"

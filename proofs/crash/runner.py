@@ -1,4 +1,4 @@
-"""A runner whose fault points are watched: `python -I -S runner.py FOLDER [GROUP]`."""
+"""A runner whose fault points are watched: `python -I -S runner.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from radrm.host import crossings
 from radrm.host.attempts import start_runner
 
 
-def main(folder: str, group: str | None) -> int:
+def main(folder: str) -> int:
     attempts, serial = os.path.split(folder)
     place = os.path.dirname(os.path.dirname(attempts))
     crossings.watch(Watcher(place, "runner", serial))
@@ -28,8 +28,8 @@ def main(folder: str, group: str | None) -> int:
         from proofs.crash.defects import put_in
 
         put_in(place, "runner")
-    return start_runner.main(folder, group)
+    return start_runner.main(folder)
 
 
 if __name__ == "__main__":
-    os._exit(main(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))
+    os._exit(main(os.path.abspath(sys.argv[1])))

@@ -22,10 +22,13 @@ def main() -> None:
     # Images of containers forbid packages to start services.
     Path("/usr/sbin/policy-rc.d").unlink(missing_ok=True)
     (package,) = map(str, Path("/report").glob("*.deb"))
-    DROP_IN.parent.mkdir(parents=True)
-    DROP_IN.write_text("[Service]\nExecStart=\nExecStart=/usr/bin/radrmd --gpus sim:2xA100-40GB\n")
     done = run("dpkg", "-i", package)
     step("dpkg -i installs it", not done.returncode, done.stdout)
+    step("it says that there is no GPU", "radrm: no GPU found" in done.stdout, done.stdout)
+    DROP_IN.parent.mkdir(parents=True)
+    DROP_IN.write_text("[Service]\nExecStart=\nExecStart=/usr/bin/radrmd --gpus sim:2xA100-40GB\n")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "restart", "radrmd")
     active = soon(lambda: fact("ActiveState") == "active")
     step("the daemon serves", active, done.stdout + run("systemctl", "status", "radrmd").stdout)
     step("it starts at boot", run("systemctl", "is-enabled", "radrmd").stdout == "enabled\n")
@@ -38,6 +41,10 @@ def main() -> None:
         "radrm", "submit", "--wait", "--", "radrm-simjob", "--gpu-memory=2G", "--seconds=1"
     )
     step("so does a simulated one", not simulated.returncode, simulated.stdout)
+
+    words = ("submit", "--slurm", "--wait", "--wrap", "squeue && srun true")
+    named = run("radrm", *words)
+    step("a job finds Slurm's commands", not named.returncode, named.stdout)
 
     found = run("radrm", "doctor", "--all").stdout
     step("radrm doctor: systemd", "ok    systemd: " in found, found)
@@ -52,6 +59,15 @@ def main() -> None:
     step("the job runs on", job_process() == job)
     step("what was disabled stays so",
          run("systemctl", "is-enabled", "radrmd").stdout == "disabled\n")  # fmt: skip
+
+    daemon, settings = fact("MainPID"), Path("/etc/radrm/radrm.toml")
+    settings.write_text('polcy = "magm"\n')
+    again = run("dpkg", "-i", package)
+    step(
+        "an upgrade names what is wrong in the configuration", "polcy" in again.stdout, again.stdout
+    )
+    step("the daemon from before it runs on", fact("MainPID") == daemon, again.stdout)
+    settings.unlink()
 
     run("systemctl", "enable", "radrmd")
     removed = run("dpkg", "-r", "radrm")

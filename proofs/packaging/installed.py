@@ -9,6 +9,7 @@ The sources are unpacked and built too, and two builds of the wheel must be equa
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -80,6 +81,7 @@ def _try(wheel: Path, folder: Path) -> None:
             time.sleep(0.05)
         simulated = ("radrm-simjob", "--gpu-memory", "4G", "--seconds", "20")
         radrm("submit", "--wait", "--gpu-memory=4G", "--", *simulated)
+        radrm("submit", "--slurm", "--wait", "--wrap", "squeue && srun true")
         radrm("gpus")
         radrm("estimators")
         for words in (("submit", "--help"), ("completion", "bash"), ("config", "show")):
@@ -88,6 +90,9 @@ def _try(wheel: Path, folder: Path) -> None:
         daemon.terminate()
         daemon.wait()
     radrm("demo", "--help")
+    own = "".join(path.read_text() for path in sorted((packages / "radrm").rglob("*.py")))
+    for topic in sorted(set(re.findall(r"radrm help ([a-z][\w.-]*\w)", own))):
+        radrm("help", topic)
 
 
 def _step(what: str, passed: object, said: str = "") -> None:

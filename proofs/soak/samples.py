@@ -9,7 +9,7 @@ from pathlib import Path
 
 from proofs.processes import figures
 from proofs.soak.daemon import Daemon
-from radrm.client.states import LIVE
+from radrm.client.text import LIVE
 
 FILLER = "filler"
 """The file in the home by which the soak fills the disk."""

@@ -55,11 +55,6 @@ def test_what_is_lost(ended: list[Ended], lines: list[Line], why: str) -> None:
     assert finding.startswith("lost") and why in finding
 
 
-def test_a_cancelled_job_may_be_cancelled() -> None:
-    cancelled = replace(ENDED, state="CANCELLED")
-    assert verdict.lost(ACKNOWLEDGED, [cancelled], LINES, {1}) == []
-
-
 def test_the_hostile_user_may_cancel_his_own_jobs_and_no_others() -> None:
     gone = replace(ENDED, state="CANCELLED", reason="cancelled by 61003")
     for owner, found in ((61003, 0), (61002, 1)):
@@ -72,14 +67,6 @@ def test_one_command_cancels_all_elements_of_an_array() -> None:
     five = [replace(ENDED, id=i, state="CANCELLED") for i in range(1, 6)]
     assert verdict.lost(array, five, [], {1}) == []
     assert len(verdict.lost(array, five, [], {9})) == 5
-
-
-def test_an_element_of_an_array_is_missed() -> None:
-    array = {"T1": Acknowledged("T1", "array", 1.0)}
-    four = [replace(ENDED, id=i) for i in range(1, 5)]
-    ended = [Line("ended", i, 1, 3.0, "T1") for i in range(1, 5)]
-    (finding,) = verdict.lost(array, four, ended, ())
-    assert "4 of its 5 jobs" in finding
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ that lasts only for a call lets the daemon be restarted between two calls.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -61,6 +61,17 @@ def texts(values: Iterable[object] | None, most: int = 20) -> list[str]:
     found = list(values or ())
     shown = [text(each) for each in found[:most]]
     return shown if len(found) <= most else [*shown, f"... {len(found) - most} more"]
+
+
+def cleaned(value: Any) -> Any:
+    """A part of a document with plain, short texts and short lists."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, Mapping):
+        return {name(key): cleaned(each) for key, each in list(value.items())[:50]}
+    if isinstance(value, (list, tuple)):
+        return [cleaned(each) for each in value[:50]]
+    return value
 
 
 def fitting(rows: Iterable[Row], most_bytes: int = MOST_BYTES) -> list[Row]:

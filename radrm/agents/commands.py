@@ -12,10 +12,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from radrm.agents.answers import Commanded, Done, Submitted
-from radrm.agents.bounded import daemon, fitting, maybe, name, text, texts
+from radrm.agents.bounded import daemon, fitting, name, text, texts
 from radrm.agents.preview import Command, File, Options, Value, raw_of, request_of
-from radrm.client.commands import warned
-from radrm.client.connection import Client
+from radrm.client.connection import Client, warned
 from radrm.client.submitting import check, put
 from radrm.client.text import Document, label
 from radrm.errors import Refused
@@ -132,11 +131,5 @@ def _commanded(command: str, results: Sequence[dict[str, Any]]) -> Commanded:
 
 
 def _done(result: Document) -> Done:
-    return Done(
-        job=name(label(result)),
-        name=maybe(result["name"]),
-        was=result["state"],
-        error=maybe(result["error"]),
-        warning=maybe(result.get("warning")),
-        failing_with_it=texts(result.get("followers")),
-    )
+    followers = texts(result.get("followers"))
+    return Done.of(result, job=name(label(result)), was=result["state"], failing_with_it=followers)

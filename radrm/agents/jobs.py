@@ -12,6 +12,7 @@ from radrm.agents.answers import Attempt, Job, JobFacts, Jobs, Log, Past, Refusa
 from radrm.agents.bounded import (
     MOST_LOG_LINES,
     MOST_ROWS,
+    cleaned,
     daemon,
     fitting,
     last_that_fit,
@@ -22,9 +23,8 @@ from radrm.agents.bounded import (
     texts,
 )
 from radrm.client.connection import Client
-from radrm.client.states import FINAL, WAITING
 from radrm.client.tail import last_lines, owner_of
-from radrm.client.text import Document, label, next_steps
+from radrm.client.text import FINAL, WAITING, Document, label, next_steps
 from radrm.errors import Refused
 
 State = Literal[
@@ -181,47 +181,13 @@ def history(
 
 def row(job: Document, index: Mapping[str, int]) -> Job:
     """One job of a list. `index`: the indices of the devices by UUID."""
-    return Job(
-        job=name(label(job)),
-        count=job.get("count", 1),
-        name=name(job["name"]),
-        user=name(job["user"]),
-        state=job["state"],
-        reason=maybe(job["reason"]),
-        gpus=job["gpus"],
-        on_gpus=[index.get(uuid, name(uuid)) for uuid in job["devices"][:64]],
-        position=job["position"],
-        exit_code=job["exit_code"],
-        attempts=job["attempts"],
-        reserved_mib=job["reserved_mib"],
-        peak_mib=job["peak_mib"],
-        submitted_at=moment(job["submitted_at"]),
-        started_at=moment(job["started_at"]),
-        ended_at=moment(job["ended_at"]),
-        expected_start_at=moment(job.get("expected_start_at")),
-        waited_s=job.get("waited_s"),
-        ran_s=job.get("ran_s"),
-    )
+    on_gpus = [index.get(uuid, name(uuid)) for uuid in job["devices"][:64]]
+    return Job.of(job, job=name(label(job)), on_gpus=on_gpus)
 
 
 def attempts(found: Sequence[Document]) -> tuple[list[Attempt], int]:
     """The last attempts of a job, and how many earlier ones are left out."""
-    shown = [
-        Attempt(
-            number=each["number"],
-            outcome=each["outcome"],
-            exit_code=each["exit_code"],
-            reason=maybe(each["reason"]),
-            on_gpus=each["devices"][:64],
-            started_at=moment(each["started_at"]),
-            ended_at=moment(each["ended_at"]),
-            ran_s=each["ran_s"],
-            reserved_mib=each["reserved_mib"],
-            peak_mib=each["peak_mib"],
-            smact=each["smact"],
-        )
-        for each in found[-_MOST_ATTEMPTS:]
-    ]
+    shown = [Attempt.of(e, on_gpus=e["devices"][:64]) for e in found[-_MOST_ATTEMPTS:]]
     return shown, len(found) - len(shown)
 
 
@@ -238,17 +204,6 @@ def indices(client: Client) -> dict[str, int]:
     """The indices of the devices by UUID."""
     found: dict[str, int] = client.ask("page", limit=1)["devices"]
     return found
-
-
-def cleaned(value: Any) -> Any:
-    """A part of a document with plain, short texts and short lists."""
-    if isinstance(value, str):
-        return text(value)
-    if isinstance(value, Mapping):
-        return {name(key): cleaned(each) for key, each in list(value.items())[:50]}
-    if isinstance(value, (list, tuple)):
-        return [cleaned(each) for each in value[:50]]
-    return value
 
 
 def _known(document: Document, keys: Sequence[str]) -> dict[str, Any]:
@@ -302,15 +257,7 @@ def finding(answer: Document) -> str:
 
 
 def _refusal(found: Document) -> Refusal:
-    return Refusal(
-        gpu=found.get("index"),
-        gpu_name=maybe(found.get("name")),
-        rule=maybe(found["rule"]),
-        message=maybe(found["message"]),
-        needed=found["needed"],
-        available=found["available"],
-        unit=found["unit"],
-    )
+    return Refusal.of(found, gpu=found.get("index"), gpu_name=maybe(found.get("name")))
 
 
 def _logs(client: Client, job: Document) -> list[Log]:

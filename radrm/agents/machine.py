@@ -12,8 +12,7 @@ from radrm.agents.answers import Gpu, Gpus, Limit, Limits, Pressure, Usage, User
 from radrm.agents.bounded import daemon, fitting, maybe, moment, name, text, texts
 from radrm.agents.jobs import Hours, use
 from radrm.agents.jobs import Limit as Rows
-from radrm.client.states import LIVE, WAITING
-from radrm.client.text import Document, label
+from radrm.client.text import LIVE, WAITING, Document, label
 
 OUT_OF_SERVICE = frozenset({"drained", "unhealthy", "unreadable", "vanished"})
 """The states of a GPU that takes no job."""
@@ -29,22 +28,10 @@ def list_gpus() -> Gpus:
 
 def gpu(device: Document) -> Gpu:
     """One GPU of the daemon's answer."""
-    return Gpu(
-        gpu=device["index"],
-        uuid=name(device["uuid"]),
-        name=name(device["name"]),
-        simulated=bool(device.get("simulated")),
-        state=device["state"],
-        reason=maybe(device["reason"]),
-        total_mib=device["total_mib"],
-        used_mib=device["used_mib"],
-        free_mib=device["free_mib"],
-        reserved_mib=device["reserved_mib"],
-        unmanaged_mib=device["unmanaged_mib"],
-        smact=device["smact"],
-        power_w=device["power_w"],
-        jobs=texts(device["labels"], 50),
-        notes=texts(device["notes"]),
+    labels = texts(device["labels"], 50)
+    simulated = bool(device.get("simulated"))
+    return Gpu.of(
+        device, gpu=device["index"], simulated=simulated, jobs=labels, notes=texts(device["notes"])
     )
 
 
@@ -84,9 +71,7 @@ def my_limits() -> Limits:
     """The limits of this user, and what counts for them now."""
     with daemon() as client:
         found = client.ask("limits")
-    limits = [
-        Limit(name=each["name"], limit=each["limit"], use=each["use"]) for each in found["limits"]
-    ]
+    limits = [Limit.of(each) for each in found["limits"]]
     return Limits(user=name(found["user"]), note=maybe(found["note"]), limits=limits)
 
 

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from radrm.agents.answers import Estimated, Fit, Preview
-from radrm.agents.bounded import daemon, maybe, moment, name, text, texts
-from radrm.agents.jobs import cleaned
+from radrm.agents.bounded import cleaned, daemon, maybe, moment, name, text, texts
 from radrm.agents.machine import OUT_OF_SERVICE
 from radrm.api.options import raw_options
 from radrm.client.connection import Client
@@ -156,15 +155,10 @@ def estimate_job(
         found = estimate_document(file, config.estimator, answer(asked, config, config.estimator))
         request = to_trace(asked, ways, (config.estimator,), config)
     traced = ["not traced: radrm estimate FILE traces it"] if request is not None else []
-    return Estimated(
+    return Estimated.of(
+        found,
         file=text(file),
         estimator=config.estimator,
-        memory_mib=found["memory_mib"],
-        upper_mib=found["upper_mib"],
-        source=maybe(found["source"]),
-        smact=found["smact"],
-        duration_s=found["duration_s"],
-        duration_upper_s=found["duration_upper_s"],
         guesses=texts(found["guesses"]),
         notes=[*texts(found["notes"]), *traced],
     )

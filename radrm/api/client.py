@@ -36,10 +36,9 @@ from radrm.api.records import (
     reference_of,
 )
 from radrm.client import submitting
-from radrm.client.commands import batches
+from radrm.client.awaiting import wait_for
 from radrm.client.connection import Client as Connection
-from radrm.client.connection import every_job
-from radrm.client.exits import wait_for
+from radrm.client.connection import batches, every_job
 from radrm.client.follow import LogFollower, Patient, changes
 from radrm.client.preview import preview
 from radrm.client.tail import Tail, owner_of

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from radrm.client.exits import exit_code
-from radrm.client.states import FINAL, LIVE
+from radrm.client.awaiting import exit_code
+from radrm.client.text import FINAL, LIVE
 from radrm.documents import jobs, server
 from radrm.documents.base import Document
 from radrm.errors import RadrmError, plain

@@ -159,10 +159,21 @@ def overview(whole: bool = False) -> str:
             "",
             *([] if whole else ["  radrm help --all        all commands"]),
             "  radrm COMMAND --help    the options of a command",
+            *(_wrapped_topics() if whole else ()),
             "  radrm ps, ls, queue     status; kill is cancel",
             "  radrm --version         the version",
         ]
     )
+
+
+def _wrapped_topics() -> list[str]:
+    from textwrap import wrap
+
+    from radrm.cli.guide import topics
+
+    names = ", ".join(each if each not in commands() else f"{each}.md" for each in topics())
+    first = "  radrm help TOPIC        a page of the guide: "
+    return wrap(names, 80, initial_indent=first, subsequent_indent=" " * 26)
 
 
 def unknown(word: str) -> str:

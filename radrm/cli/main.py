@@ -28,7 +28,13 @@ def _command() -> int:
     if words == ["help", "--all"]:
         return _no_command()
     if words[:1] == ["help"]:
-        sys.argv[1:] = words = [*words[1:2], "--help"]
+        name = next(iter(words[1:]), "--help")
+        if name[:1] != "-" and name not in ALIASES and name not in commands():
+            from radrm.cli.guide import show
+
+            show(name)
+            return 0
+        sys.argv[1:] = words = [*words[1:], "--help"]
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
     if words[:1] in (["submit"], ["run"]):

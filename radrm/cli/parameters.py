@@ -81,7 +81,7 @@ CLUSTER = Parameter(
 )
 FORMAT = Parameter(
     "layout",
-    *(TEXT, "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (docs/others.md)."),
+    *(TEXT, "Rows as squeue's --format: '%.10i %j %T', or '{id} {name}' (radrm help others)."),
     *("FORMAT", ("--format", "-o")),
 )
 NO_HEADER = Parameter(

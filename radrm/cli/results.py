@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import groupby
 
-from radrm.client.commands import command_jobs
-from radrm.client.connection import Client, every_job
+from radrm.client.connection import Client, command_jobs, every_job
 from radrm.client.text import label, print_json, warn
 from radrm.errors import UsageError, plain
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from radrm.client.states import WAITING
+from radrm.client.text import WAITING
 from radrm.core.units import WHOLE_DEVICE_MIB, show_seconds
 
 TYPE_CHECKING = False

@@ -20,8 +20,7 @@ from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.host.estimation.asking import SCRIPT, Answer, Asking, failed, with_trace
-from radrm.host.estimation.commands import command_request, factory_request
-from radrm.host.estimation.marks import fingerprint_of
+from radrm.host.estimation.commands import command_request, factory_request, fingerprint_of
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace
 from radrm.host.storage.paths import system_mode
 from radrm.host.storage.spool import Envelope

@@ -13,9 +13,8 @@ import sys
 import time
 
 from radrm.client.connection import every_job
-from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.tail import Tail, owner_of, written_s
-from radrm.client.text import label
+from radrm.client.text import FINAL, LIVE, WAITING, label
 from radrm.errors import Refused, Unreachable, plain
 
 TYPE_CHECKING = False

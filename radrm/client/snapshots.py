@@ -16,8 +16,7 @@ import shutil
 import stat
 import subprocess
 
-from radrm.client.states import FINAL
-from radrm.client.text import warn
+from radrm.client.text import FINAL, warn
 from radrm.errors import BadFile, RadrmError, Refused
 from radrm.host.storage.files import write_durably
 from radrm.host.storage.paths import own_state

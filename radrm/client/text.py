@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 
-from radrm.client.states import FINAL, WAITING
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -16,9 +15,22 @@ if TYPE_CHECKING:
 else:
     Document = dict  # without the import of `typing`
 
+FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
+"""The job has ended."""
+LIVE = frozenset({"LAUNCHING", "RUNNING", "STOPPING"})
+"""The job has an attempt."""
+WAITING = frozenset({"PENDING", "RECOVERING"})
+
+
+_LONG = 1000
+"""Entries from which on a list has one a line: what `json` indents takes three times as long."""
+
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2))
+    if isinstance(document, list) and len(document) >= _LONG:
+        print("[", ",\n".join(map(json.dumps, document)), "]", sep="\n")
+    else:
+        print(json.dumps(document, indent=2))
 
 
 def warn(text: str) -> None:

@@ -1,17 +1,15 @@
 """Layer 1: the configuration, from TOML text to a checked `Config`.
 
 The files, in the order in which they may import one another:
-    shapes     the settings, their meaning and their defaults
     values     checks of single values
+    shapes     the settings: their meaning, defaults and checks
     goals      the rules that `auto` means
-    checks     checks of tables, and of contradictory settings
-    limits     whom the limits hold for
+    checks     reads TOML, finds contradictory settings
     reading    finds and reads the file, changes one setting for `--set`
 """
 
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
 from radrm.config.goals import AUTO, GOALS, goals_with, of_goal, resolved
-from radrm.config.limits import NO_LIMITS, NOBODY, UserLimits, limits_of, spool_room, with_limits
 from radrm.config.reading import (
     ConfigFile,
     config_path,
@@ -21,6 +19,8 @@ from radrm.config.reading import (
     with_set,
 )
 from radrm.config.shapes import (
+    NO_LIMITS,
+    NOBODY,
     CheckpointConfig,
     Config,
     DeadlinesConfig,
@@ -38,10 +38,13 @@ from radrm.config.shapes import (
     RuleTables,
     SlotsConfig,
     SlurmConfig,
-    Table,
     UnmanagedConfig,
+    UserLimits,
+    limits_of,
+    spool_room,
+    with_limits,
 )
-from radrm.config.values import shown
+from radrm.config.values import Table, shown
 
 __all__ = [
     "AUTO",

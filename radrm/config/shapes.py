@@ -7,74 +7,93 @@ those of `[core]`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from enum import Enum
 from typing import Any
 
-from radrm.core.settings import fixed, settings_of
+from msgspec import Struct
+
+from radrm.config import values as v
+from radrm.config.values import Table
+from radrm.core.settings import CoreSettings, fixed, settings_of
 from radrm.core.words import Collocation
+
+_CHECK = "check"
+
+
+def setting(default: Any, check: v.Check) -> Any:
+    """Return a field that a file can set to what passes `check`. A type stands for an empty one."""
+    made: dict[str, Any] = {"default_factory": default} if default is dict else {"default": default}
+    return field(**made, metadata={_CHECK: check})
+
+
+def checks_of(shape: type) -> dict[str, v.Check]:
+    """Return the check of each setting of a table, and of each table of a configuration."""
+    return {
+        name: each.metadata.get(_CHECK) or _check_of_table(type(each.default))
+        for name, each in settings_of(shape).items()
+    }
+
+
+def _check_of_table(shape: Any) -> v.Check:
+    return v.settings(checks_of(shape), getattr(shape, "of_file", shape))
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmConfig:
     """Jobs of a Slurm partition whose GPUs radrm shares. Commands on login nodes read this, too."""
 
-    enabled: bool = False
+    enabled: bool = setting(False, v.switch)
     """Take the jobs of this node that Slurm has started.
 
     A node of a cluster whose partition radrm shares."""
-    partition: str = "shared"
+    partition: str = setting("shared", v.slurm_name)
     """The partition of Slurm whose jobs share GPUs.
 
     A site that has named it otherwise."""
-    gres: str = "gpumem"
+    gres: str = setting("gpumem", v.slurm_name)
     """The name of the counted GRES by which Slurm chooses the node: MiB of GPU memory.
 
     A site that has named it otherwise."""
-    default_gpumem: str = "6G"
+    default_gpumem: str = setting("6G", v.gpu_memory)
     """What a job asks of it of which nothing is known, for each GPU.
 
     A site whose usual job is smaller or larger."""
-    local_wait_s: float = 1800.0
+    local_wait_s: float = setting(1800.0, v.between(1, 31_536_000))
     """Time that a job waits on a node for its GPU. Then it goes back to Slurm, for another node, at
     most three times; then it fails. Slurm's time limit is the job's own and this time.
 
     A site with many nodes: elsewhere a GPU may be free sooner."""
-    only: bool = False
+    only: bool = setting(False, v.switch)
     """Refuse jobs that do not come from Slurm.
 
     A site whose users must not pass Slurm's accounting."""
-    node: str = ""
+    node: str = setting("", v.slurm_node)
     """The name of this node in Slurm; empty: what Slurm takes this server for.
 
     A site whose host names are not Slurm's names."""
-    home: str = ""
+    home: str = setting("", v.home)
     """The folder of the node's daemon (its RADRM_HOME); `%n` is the node's name. Empty: the daemon
     of the server, else that of the user.
 
     A site whose nodes share a file system, or keep state elsewhere."""
-    fence: bool = False
+    fence: bool = setting(False, v.switch)
     """End the jobs of a node that Slurm's controller has not answered for `SlurmdTimeout`: it may
     have started them on another node.
 
     A site that requeues jobs of nodes that are down."""
 
 
-Table = Mapping[str, Any]
 RuleTables = Mapping[str, Table]
 """A rule's settings, by the rule's name."""
-
-
-def _gpu_names(words: tuple[str, ...]) -> list[int | str]:
-    """Return indices and UUIDs as a file holds them."""
-    return [int(word) if word.isdecimal() else word for word in words]
 
 
 @dataclass(frozen=True, slots=True)
 class MpsConfig:
     """CUDA MPS for jobs that share a GPU."""
 
-    enabled: bool = False
+    enabled: bool = setting(False, v.gpus)
     """Let jobs of one user share a GPU through MPS, with memory limits. A list of indices and UUIDs
     (or their beginnings) enables it on some GPUs: `[0, "GPU-1a2b3c4d"]`.
 
@@ -85,46 +104,44 @@ class MpsConfig:
     spans: bool = fixed(False)
     """One control daemon serves all GPUs, also jobs on several: in simulations of published
     systems. Where each GPU has its own, a fault ends no client on another GPU."""
-    active_thread_percentage: int = 100
+    active_thread_percentage: int = setting(100, v.whole(1, 100))
     """Limit of one client's share of the SMs, 1 to 100.
 
     A site where one client must not take a whole GPU."""
-    multiuser: bool = False
+    multiuser: bool = setting(False, v.switch)
     """Let several users share one MPS server, if the driver can. Root only. Nothing separates their
     memory.
 
     A site whose users trust one another."""
 
-    def to_table(self) -> dict[str, Any]:
-        """Return the table as a file holds it."""
-        table = asdict(self)
-        only = table.pop("only")
-        if self.enabled and only:
-            table["enabled"] = _gpu_names(only)
-        return table
+    @classmethod
+    def of_file(cls, enabled: bool | tuple[str, ...] = False, **others: Any) -> MpsConfig:
+        """Return the table that a file has: `enabled` may be the list of the GPUs."""
+        only = enabled if isinstance(enabled, tuple) else ()
+        return cls(enabled=bool(enabled), only=only, **others)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingsConfig:
     """How GPUs are read. Simulated GPUs use `interval_s` only."""
 
-    source: str = "auto"
+    source: str = setting("auto", v.choice("auto", "nvml", "nvidia-smi"))
     """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works.
 
     Who finds that one of the two does not work on this server."""
-    smact: str = "auto"
+    smact: str = setting("auto", v.choice("auto", "gpm", "dcgm", "dcgm-exporter", "utilization"))
     """The source of SM activity: `gpm` (NVML, Hopper and newer), `dcgm` (`dcgmi dmon`),
     `dcgm-exporter`, or `utilization`, from which it is only estimated. `auto`: for each GPU the
     first that works. With a named source no other replaces it.
 
     Who wants no other source: for a measurement, or because a tool of NVIDIA's disturbs
     another."""
-    dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
+    dcgm_exporter: str = setting("http://127.0.0.1:9400/metrics", v.loopback_url)
     """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there and set
     `--collect-interval=1000`. `auto` uses it only if root or the daemon's user serves the port.
 
     A site whose dcgm-exporter has another port."""
-    interval_s: float = 1.0
+    interval_s: float = setting(1.0, v.between(0.2, 10))
     """Time between two readings (RAD-RM thesis, section 6.2.1). A shorter one costs CPU time; with
     a longer one radrm sees changes later. When a job starts or ends, GPUs are read at once.
 
@@ -136,33 +153,28 @@ class UnmanagedConfig:
     """Processes on a GPU that radrm did not start. Their memory always counts as used, and `radrm
     gpus` shows them."""
 
-    action: str = "count"
+    action: str = setting("count", v.choice("count", "warn", "drain", "signal"))
     """`count`: no action. `warn`: log each process once, and show it in `radrm status` and `radrm
     doctor`. `drain`: a GPU takes no new job while they use more than `core.idle_unmanaged_mib`.
     `signal`: as `warn`; a process gets TERM after `grace_s` without a gap, and KILL 30 s
     later. Only a daemon of root sends signals, and never on a drained GPU.
 
     A site that wants all GPU work under radrm."""
-    grace_s: float = 300.0
+    grace_s: float = setting(300.0, v.grace)
     """Time on a GPU before TERM.
 
     A site that gives its users longer to notice."""
     kill_grace_s: float = fixed(30.0)
     """Time from TERM to KILL: a process without a handler is gone at once."""
-    spare: tuple[str, ...] = ()
+    spare: tuple[str, ...] = setting((), v.names)
     """Programs that `warn` and `signal` ignore, by the executable's name: `["ollama"]`. Only root
     may own and write the file. Display servers, MPS and NVIDIA's services are always ignored.
 
     A site with services on its GPUs."""
-    spare_users: tuple[str, ...] = ()
+    spare_users: tuple[str, ...] = setting((), v.names)
     """Users whose processes `warn` and `signal` ignore.
 
     A site whose administrators test without radrm."""
-
-    def to_table(self) -> dict[str, Any]:
-        """Return the table as a file holds it."""
-        lists = {"spare": list(self.spare), "spare_users": list(self.spare_users)}
-        return {**asdict(self), **lists}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +183,19 @@ class EstimationConfig:
 
     time_limit_s: float = fixed(5.0)
     """Limit for one estimate: all of radrm's answer within a tenth of it."""
-    trace: bool = True
+    trace: bool = setting(True, v.switch)
     """Trace the training step of jobs with `--model-factory`, as their user and in their Python.
 
     A site that runs no code of users before their jobs start."""
-    script: bool = True
+    script: bool = setting(True, v.switch)
     """With `trace`: trace the command of jobs that declare nothing about their memory, too.
 
     A site where a job's command must run only once."""
-    probe: bool = True
+    probe: bool = setting(True, v.switch)
     """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job.
 
     A site where no job may start that no user has submitted."""
-    trace_limit_s: float = 60.0
+    trace_limit_s: float = setting(60.0, v.between(1, 3600))
     """Limit for one trace, 1 to 3600. Only the traced job waits.
 
     A site with large models: their step takes longer to trace."""
@@ -195,16 +207,16 @@ class EstimationConfig:
 class NodeConfig:
     """What jobs can book of this server (`--cpus`, `--memory`). Both may exceed what there is."""
 
-    cpus: float | str = "auto"
+    cpus: float | str = setting("auto", v.cpus)
     """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups.
 
     A site that keeps CPUs for other work, or lets jobs book more than there are."""
-    cpu_bind: str = "socket"
+    cpu_bind: str = setting("socket", v.choice("socket", "numa", "none"))
     """The CPUs on which jobs run: those of their GPUs' `socket` or `numa` node, or all (`none`). A
     job's own `--cpu-bind` comes first. See [nearness.md](administrators.md#cpus).
 
     A site whose jobs are better off on all CPUs."""
-    memory: str = "auto"
+    memory: str = setting("auto", v.host_memory)
     """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group.
 
     A site that keeps host memory for other work."""
@@ -214,51 +226,44 @@ class NodeConfig:
 class GpusConfig:
     """Which GPUs are used, which of them first, and what a job can open and use of them."""
 
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = setting((), v.gpu_names)
     """Indices and UUIDs (or their beginnings) of the GPUs that radrm uses: `[0, 1]`. The others are
     not read, and no job gets one. A GPU's name stands for its MIG instances, too. Empty: all.
 
     A site that keeps GPUs for other work."""
-    until: str = ""
+    until: str = setting("", v.moment)
     """Until when radrm has them, in local time: `"2030-01-31T18:00"`. A job starts only if its time
     limit ends before. Empty: for ever.
 
     Who has the server for a time: in a Slurm job, or lent."""
-    order: tuple[str, ...] = ()
+    order: tuple[str, ...] = setting((), v.gpu_order)
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
     come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first.
 
     A site with unlike GPUs."""
-    isolate: bool = True
+    isolate: bool = setting(True, v.switch)
     """Let the kernel deny jobs the GPUs that they were not given
     ([security.md](security.md#gpus)). Root only.
 
     A site whose jobs need a GPU beyond their own, as for a monitor."""
-    misplaced: str = "notify"
+    misplaced: str = setting("notify", v.choice("notify", "cancel"))
     """What follows when a job uses a GPU that it was not given, which `isolate` prevents: `notify`
     (its user is warned), or `cancel`: a minute later the job is cancelled, if it holds more there
     than a CUDA context (1.5 GiB).
 
     A site whose daemon is not root, or whose jobs are not isolated."""
-    memory_caps: bool = True
+    memory_caps: bool = setting(True, v.switch)
     """Let the driver cap the memory of jobs that share a GPU without MPS, where it can
     ([mps.md](administrators.md#caps-by-the-driver)). Root only.
 
     A site whose jobs allocate more than they use."""
-
-    def to_table(self) -> dict[str, Any]:
-        """Return the table as a file holds it."""
-        switches: dict[str, Any] = {"isolate": self.isolate, "misplaced": self.misplaced}
-        switches["memory_caps"] = self.memory_caps
-        lists = {"only": _gpu_names(self.only), "order": list(self.order)}
-        return {**lists, "until": self.until, **switches}
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressConfig:
     """What jobs report of their progress ([progress.md](progress.md))."""
 
-    interval_s: float = 10.0
+    interval_s: float = setting(10.0, v.between(1, 3600))
     """Least time between two reports of a job to planners, 1 to 3600.
 
     A site that plays with planners of running jobs, or has thousands of them."""
@@ -268,7 +273,7 @@ class ProgressConfig:
 class CheckpointConfig:
     """Requests to running jobs to save their work."""
 
-    patience_s: float = 300.0
+    patience_s: float = setting(300.0, v.between(1, 86_400))
     """Time for a job to save after a request, 1 to 86400; at least three times its
     `--checkpoint-cost`.
 
@@ -279,7 +284,7 @@ class CheckpointConfig:
 class DeadlinesConfig:
     """What late jobs cost (`--due`, `--weight`)."""
 
-    cost_per_hour: float = 1.0
+    cost_per_hour: float = setting(1.0, v.between(0, 1e9))
     """Cost of an hour's delay of a job with weight 1, in `energy.currency`.
 
     A site that pays for lateness, to weigh it against energy."""
@@ -289,43 +294,38 @@ class DeadlinesConfig:
 class EnergyConfig:
     """What [energy](administrators.md#energy) costs."""
 
-    price: float | Mapping[str, float] = 0.25
+    price: float | Mapping[str, float] = setting(0.25, v.price)
     """Price of a kWh. By local hour: `{ "00:00" = 0.18, "06:00" = 0.31, "22:00" = 0.18 }`.
 
     A site that wants costs in its reports, from its contract."""
-    pue: float = 1.33
+    pue: float = setting(1.33, v.between(1, 10))
     """Energy of the site for each part that its servers use, 1 to 10.
 
     A site that knows the figure of its machine room."""
-    currency: str = "EUR"
+    currency: str = setting("EUR", v.currency)
     """The currency of all costs.
 
     A site outside the euro."""
-    node_watts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    node_watts: Mapping[str, tuple[float, ...]] = setting(dict, v.node_watts)
     """Power of a whole server by the number of its GPUs in use, for each type of GPU, as in
     `--gpu-type`: `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs.
 
     A site that has measured its servers, for planner `andreas`."""
-    wait_for_cheap: bool = False
+    wait_for_cheap: bool = setting(False, v.switch)
     """Let planner `deadline` hold a job back until energy is cheaper, if it surely ends in time.
 
     A site whose price changes with the hour."""
-
-    def to_table(self) -> dict[str, Any]:
-        """Return the table as a file holds it."""
-        watts = {kind: list(each) for kind, each in self.node_watts.items()}
-        return {**asdict(self), "node_watts": watts}
 
 
 @dataclass(frozen=True, slots=True)
 class SlotsConfig:
     """Time slots: a running job that can save its work gives way to waiting jobs."""
 
-    length_s: float = 0.0
+    length_s: float = setting(0.0, v.slot)
     """Length of a slot, 60 to 31536000; 0: none.
 
     A site where long jobs hold all GPUs."""
-    warn_s: float = 600.0
+    warn_s: float = setting(600.0, v.between(0, 31_536_000))
     """The job is asked to save this long before its slot ends; less than `length_s`.
 
     A site whose jobs save slowly."""
@@ -335,24 +335,24 @@ class SlotsConfig:
 class IdleConfig:
     """Running jobs that leave all their GPUs idle ([idle.md](administrators.md#idle-jobs))."""
 
-    action: str = "off"
+    action: str = setting("off", v.choice("off", "notify", "requeue", "cancel"))
     """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`: sessions of
     `radrm run` are warned, and no other jobs.
 
     A site whose users forget sessions or hung jobs."""
     smact_below: float = fixed(0.05)
     """SM activity below this is idle: a driver's own work shows a few percent."""
-    for_s: float = 1800.0
+    for_s: float = setting(1800.0, v.between(60, 31_536_000))
     """Idle time before the warning, 60 to 31536000.
 
     A site whose jobs rest between steps."""
     warmup_s: float = fixed(600.0)
     """Time after a job's start that does not count: imports, downloads, data."""
-    warn_s: float = 600.0
+    warn_s: float = setting(600.0, v.between(60, 31_536_000))
     """Time from the warning to the action, 60 to 31536000.
 
     A site that gives its users longer to react."""
-    interactive_for_s: float = 0.0
+    interactive_for_s: float = setting(0.0, v.none_or(v.between(60, 31_536_000)))
     """`for_s` of sessions of `radrm run`, 60 to 31536000; 0: `for_s`.
 
     A site where people think between two commands."""
@@ -363,11 +363,11 @@ class RetentionConfig:
     """Finished jobs that are kept; 0: all. Unfinished jobs, what estimators have learned, and
     users' files stay."""
 
-    finished_days: float = 180.0
+    finished_days: float = setting(180.0, v.none_or(v.between(1, 36_500)))
     """Time for which finished jobs are kept, 1 to 36500. An array counts from its last end.
 
     A site with rules on how long records of persons may, or must, be kept."""
-    finished_jobs: int = 100_000
+    finished_jobs: int = setting(100_000, v.none_or(v.whole(100, 10**9)))
     """Finished jobs of one user that are kept, from 100: the newest. None goes in its first hour.
 
     A site with little room in `/var`: a job takes some KiB."""
@@ -388,30 +388,26 @@ class RetentionConfig:
 class NotifyConfig:
     """Notices to users about their jobs ([notices.md](notices.md))."""
 
-    default: tuple[str, ...] = ()
+    default: tuple[str, ...] = setting((), v.targets)
     """Targets for jobs that name none, as `--notify` takes them: `["mail:fail"]`.
 
     A site that wants all users told of failures."""
-    kinds: tuple[str, ...] = ("mail", "webhook", "command")
+    kinds: tuple[str, ...] = setting(("mail", "webhook", "command"), v.kinds)
     """The kinds of target that jobs may have.
 
     A site that sends no data to other servers, or has no mail."""
     per_hour: int = fixed(60)
     """Notices of one user in an hour. More of them are not sent."""
-    mail_from: str = ""
+    mail_from: str = setting("", v.sender)
     """The sender of mails; empty: the user, as `sendmail` says.
 
     A site whose mail server refuses the users' names."""
-    mail_domain: str = ""
+    mail_domain: str = setting("", v.domain)
     """The domain of the target `mail`, USER@DOMAIN; empty: the user's mailbox on this server.
 
     A site whose users read their mail elsewhere."""
     sendmail: str = fixed("/usr/sbin/sendmail")
     """The program that sends mails, where all mail servers for Unix put it."""
-
-    def to_table(self) -> dict[str, Any]:
-        """Return the table as a file holds it."""
-        return {**asdict(self), "default": list(self.default), "kinds": list(self.kinds)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,22 +416,22 @@ class LimitsConfig:
     with `reserved_gpu_hours` and `priority_max` at `0`, only root reserves and raises jobs. Root
     has no limits, and a user's own daemon applies none. A changed limit stops nothing that runs."""
 
-    queued_jobs: int = 100_000
+    queued_jobs: int = setting(100_000, v.whole(0, 10**9))
     """Jobs that wait, held ones included; each element of an array counts. Further submissions wait
     in the spool.
 
     A site with many users, whose lines must stay readable."""
-    running_jobs: int = 0
+    running_jobs: int = setting(0, v.whole(0, 10**9))
     """Jobs that run at a time. Without this limit, the GPUs, and `core.gpuless_at_once`, bound
     them.
 
     A site that leaves room for others at any time."""
-    gpus: int = 0
+    gpus: int = setting(0, v.whole(0, 10**9))
     """GPUs that all running jobs have together. Each job counts its GPUs: one that two jobs share
     counts twice. A MIG instance counts as one.
 
     A site that leaves GPUs for others at any time."""
-    reserved_gpu_hours: float = 0.0
+    reserved_gpu_hours: float = setting(0.0, v.between(0, 1e6))
     """GPU-hours that a user may have reserved for itself at a time (`radrm reserve`). `0`: only
     root reserves.
 
@@ -444,7 +440,7 @@ class LimitsConfig:
     """Elements of an array: more do not fit in the queue either."""
     environment_kib: int = fixed(512)
     """The environment that a job is submitted with, in KiB: far more than shells have."""
-    priority_max: int = 0
+    priority_max: int = setting(0, v.whole(-1000, 1000))
     """The highest `--priority` of a user's job, -1000 to 1000. `0`: only root raises jobs above
     the others.
 
@@ -465,56 +461,58 @@ class LimitsConfig:
 class Config:
     """The whole configuration of a site or a user."""
 
-    goal: str = "sharing"
+    goal: str = setting("sharing", v.choice("sharing", "throughput", "turnaround", "published"))
     """What `policy = "auto"` aims at: `sharing`, `throughput`, `turnaround` or `published`. See
     [policies.md](policies.md#goals).
 
     A site that knows what it wants: much work in all, or short waits."""
-    policy: str = "auto"
+    policy: str = setting("auto", v.name)
     """Chooses a job's GPUs; `auto`: the goal's policy.
 
     Who repeats a paper, or wants no sharing."""
-    order: str = "auto"
+    order: str = setting("auto", v.name)
     """Sorts the waiting jobs; `auto`: the goal's order with `policy = "auto"`, else `fifo`.
 
     A site that wants turns by submission, by users or by due times."""
-    planner: tuple[str, ...] = ("auto",)
+    planner: tuple[str, ...] = setting(("auto",), v.planners)
     """Decides what starts and changes; `auto`: the goal's planner with `policy = "auto"`, else
     `strict`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
     of them starts waiting jobs.
 
     A site with due times, elastic jobs or a planner of its own."""
-    estimator: str = "auto"
+    estimator: str = setting("auto", v.name)
     """Predicts the needs of jobs that declare none; `auto` combines several.
 
     Who compares estimators, or wants declared needs only."""
-    recovery: str = "exclusive"
+    recovery: str = setting("exclusive", v.name)
     """Decides what follows a GPU out-of-memory.
 
     A site that wants no second try, or one beside others."""
-    collocation: Collocation = Collocation.AUTO
+    collocation: Collocation = setting(Collocation.AUTO, v.collocation)
     """How jobs share a GPU by default: `exclusive`, `timeslice`, `mps`, or `auto`: MPS where it is
     enabled, else time-slicing.
 
     A site with MPS that uses it only for jobs that ask."""
-    device_ids: str = "uuid"
+    device_ids: str = setting("uuid", v.choice("uuid", "index"))
     """How `CUDA_VISIBLE_DEVICES` names a job's GPUs: `uuid`, or `index` for programs that need
     it.
 
     A site whose programs read numbers."""
 
-    hints: bool = True
+    hints: bool = setting(True, v.switch)
     """End `radrm status` on a terminal with the two commands that its user needs next.
 
     A site whose users know them. One user's shell: `RADRM_HINTS=0`."""
 
-    policies: RuleTables = field(default_factory=dict)
-    orders: RuleTables = field(default_factory=dict)
-    planners: RuleTables = field(default_factory=dict)
-    estimators: RuleTables = field(default_factory=dict)
-    recoveries: RuleTables = field(default_factory=dict)
+    policies: RuleTables = setting(dict, v.every(v.table))
+    orders: RuleTables = setting(dict, v.every(v.table))
+    planners: RuleTables = setting(dict, v.every(v.table))
+    estimators: RuleTables = setting(dict, v.every(v.table))
+    recoveries: RuleTables = setting(dict, v.every(v.table))
 
-    core: Mapping[str, float] = field(default_factory=dict)
+    core: Mapping[str, float] = setting(
+        dict, v.settings(dict.fromkeys(settings_of(CoreSettings), v.number))
+    )
     gpus: GpusConfig = GpusConfig()
     mps: MpsConfig = MpsConfig()
     readings: ReadingsConfig = ReadingsConfig()
@@ -530,9 +528,9 @@ class Config:
     retention: RetentionConfig = RetentionConfig()
     notify: NotifyConfig = NotifyConfig()
     limits: LimitsConfig = LimitsConfig()
-    slurm: SlurmConfig = field(default_factory=SlurmConfig)
+    slurm: SlurmConfig = SlurmConfig()
 
-    from_text: bool = field(default=False, compare=False)
+    from_text: bool = fixed(False, compare=False)
     """Made from a file or `--set`, which have settings only. Python code (benchmarks, tests) can
     also give rules and core their fixed values."""
 
@@ -543,16 +541,79 @@ class Config:
 
     def to_table(self) -> dict[str, Any]:
         """Return the whole configuration as a TOML file holds it."""
-        planner = self.planner[0] if len(self.planner) == 1 else list(self.planner)
-        words = {"collocation": self.collocation.value, "planner": planner}
-        own = {
-            name: getattr(self, name).to_table()
-            for name in ("energy", "gpus", "mps", "notify", "unmanaged")
-        }
-        table = {**asdict(self), **words, **own}
-        del table["from_text"]
-        for name, part in ((each.name, getattr(self, each.name)) for each in fields(self)):
-            if is_dataclass(part):
-                kept = settings_of(type(part))
-                table[name] = {key: table[name][key] for key in kept if key in table[name]}
+        table: dict[str, Any] = _in_file(self)
+        if len(self.planner) == 1:
+            table["planner"] = self.planner[0]
+        if self.mps.enabled and self.mps.only:
+            table["mps"]["enabled"] = _in_file(self.mps.only, "only")
         return table
+
+
+_OF_GPUS = frozenset({"only"})
+"""Settings that are indices and UUIDs: a file has an index as a number."""
+
+
+def _in_file(value: Any, name: str = "") -> Any:
+    """Return a value, or a table of settings, as a file holds it."""
+    if is_dataclass(value):
+        return {key: _in_file(getattr(value, key), key) for key in settings_of(type(value))}
+    if isinstance(value, Mapping):
+        return {key: _in_file(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [int(w) if name in _OF_GPUS and w.isdecimal() else w for w in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+# ------------------------------------------------------------------
+# Whom the limits of `[limits]` hold for.
+
+
+NO_LIMITS = LimitsConfig(
+    queued_jobs=0,
+    running_jobs=0,
+    gpus=0,
+    reserved_gpu_hours=0.0,
+    array_size=0,
+    environment_kib=0,
+    priority_max=1000,
+    spool_files=0,
+    spool_mib=0,
+    connections=0,
+    requests_per_s=0.0,
+)
+
+
+class UserLimits(Struct, frozen=True):
+    """The limits of each user. `shared`: of a daemon of the whole server; else nobody has any."""
+
+    limits: LimitsConfig
+    exempt: frozenset[int] = frozenset()
+    shared: bool = True
+
+    def of(self, uid: int) -> LimitsConfig:
+        """Return a user's limits; `NO_LIMITS` for one without."""
+        return self.limits if self.shared and uid not in self.exempt else NO_LIMITS
+
+
+NOBODY = UserLimits(NO_LIMITS, shared=False)
+"""No user has a limit."""
+
+
+def limits_of(config: Config, system: bool, uid: int) -> UserLimits:
+    """Return the limits that a daemon of this user applies. `system`: that of the whole server."""
+    return UserLimits(config.limits if system else NO_LIMITS, frozenset({0, uid}), system)
+
+
+def spool_room(limits: UserLimits) -> Callable[[int], tuple[int, int]]:
+    """Return what gives the files and the bytes that a user may have in the spool; 0: any."""
+
+    def room(uid: int) -> tuple[int, int]:
+        mine = limits.of(uid)
+        return mine.spool_files, mine.spool_mib << 20
+
+    return room
+
+
+def with_limits(config: Config, limits: UserLimits) -> Config:
+    """Return a configuration with the limits that hold."""
+    return replace(config, limits=limits.limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
@@ -13,10 +14,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from radrm.config.shapes import Table
 from radrm.core.units import parse_mib
+from radrm.core.words import Collocation
 from radrm.errors import BadConfig, plain
+from radrm.jobfile.targets import KINDS, Target, target_of
 
+Table = Mapping[str, Any]
 _SHORTEST_UUID = 8
 _LONGEST_GRACE_S = 365 * 86400
 _SHORTEST_SLOT_S = 60
@@ -27,6 +30,9 @@ MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
 _DEEPEST = 20
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_MOST_MIB = 1 << 24
+_MOST_TARGETS = 8
 _MOST_SHOWN = 120
 """Characters of a wrong value that an error shows."""
 _LONGEST_KEY = 60
@@ -122,6 +128,15 @@ def known(given: Table, checks: Mapping[str, Check], place: Place) -> dict[str, 
     return sound
 
 
+def settings(checks: Mapping[str, Check], make: Callable[..., Any] = dict) -> Check:
+    """Return a check of a table with these settings; `make` gets those that pass, by name."""
+
+    def check_table(value: Any, place: Place) -> Any:
+        return make(**known(table(value, place), checks, place))
+
+    return check_table
+
+
 def every(check: Check) -> Check:
     """Return a check of tables with any keys, whose values all pass `check`."""
 
@@ -169,6 +184,10 @@ def choice(*choices: str) -> Callable[[Any, Place], str]:
         return str(value)
 
     return check
+
+
+def collocation(value: Any, place: Place) -> Collocation:
+    return Collocation(choice("auto", "exclusive", "timeslice", "mps")(value, place))
 
 
 def number(value: Any, place: Place) -> float:
@@ -380,4 +399,74 @@ def loopback_url(value: Any, place: Place) -> str:
     if not local or parts.scheme != "http" or parts.username or not value.isprintable():
         expected = 'an http address of this machine, as in "http://127.0.0.1:9400/metrics"'
         raise wrong(place, expected, value)
+    return str(value)
+
+
+# ------------------------------------------------------------------ Slurm, notices
+
+
+def slurm_name(value: Any, place: Place) -> str:
+    """Return a name of Slurm's: it becomes a word of its commands."""
+    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
+        raise wrong(place, 'a name of letters, digits, _ and -, as in "shared"', value)
+    return value
+
+
+def slurm_node(value: Any, place: Place) -> str:
+    """Return a node's name, or nothing."""
+    return "" if value == "" else slurm_name(value, place)
+
+
+def gpu_memory(value: Any, place: Place) -> str:
+    """Return a size of GPU memory as text."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    try:
+        if not (whole or isinstance(value, str)) or not 1 <= parse_mib(str(value)) <= _MOST_MIB:
+            raise ValueError
+    except ValueError:
+        raise wrong(place, 'a size of GPU memory, as in "6G"', value) from None
+    return str(value)
+
+
+def home(value: Any, place: Place) -> str:
+    """Return an absolute folder; `%n` in it is the node's name."""
+    sound = isinstance(value, str) and value.isprintable()
+    if not sound or (value != "" and not value.startswith("/")):
+        raise wrong(place, 'an absolute folder, as in "/var/lib/radrm-%n"', value)
+    return str(value)
+
+
+def targets(value: Any, place: Place) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > _MOST_TARGETS:
+        raise wrong(place, f'a list of at most {_MOST_TARGETS} targets, as in ["mail"]', value)
+    for word in value:
+        if _read(word) is None:
+            raise wrong(place, 'targets as --notify takes them, as in ["mail:fail"]', word)
+    return tuple(value)
+
+
+def _read(word: Any) -> Target | None:
+    try:
+        return target_of(word) if isinstance(word, str) else None
+    except ValueError:
+        return None
+
+
+def kinds(value: Any, place: Place) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(word in KINDS for word in value):
+        raise wrong(place, f"a list of {', '.join(KINDS)}", value)
+    return tuple(dict.fromkeys(value))
+
+
+def sender(value: Any, place: Place) -> str:
+    target = _read(value)
+    if value != "" and (target is None or target.kind != "mail" or target.address != value):
+        raise wrong(place, 'a mail address, or ""', value)
+    return str(value)
+
+
+def domain(value: Any, place: Place) -> str:
+    target = _read(f"user@{value}") if isinstance(value, str) else None
+    if value != "" and (target is None or target.address != f"user@{value}"):
+        raise wrong(place, 'a domain such as example.org, or ""', value)
     return str(value)

@@ -16,9 +16,9 @@ from radrm.core.words import Collocation
 _FIXED = "fixed"
 
 
-def fixed(default: Any) -> Any:
+def fixed(default: Any, **more: Any) -> Any:
     """Return a field that no configuration file sets: tests and benchmarks vary it."""
-    return field(default=default, metadata={_FIXED: True})
+    return field(default=default, metadata={_FIXED: True}, **more)
 
 
 def settings_of(owner: Callable[..., Any]) -> dict[str, Field[Any]]:
@@ -97,9 +97,6 @@ class CoreSettings:
     resize_limit_s: float = fixed(600.0)
     """Time for a resize, in which new tasks start beside the old ones. Then it is withdrawn; if the
     job does not answer that either, it is stopped and goes on from its saved work."""
-    estimate_limit_s: float = fixed(3600.0)
-    """Time for the estimators of a job. They have limits of their own; this one is for a process
-    that never answers."""
     think_s: float = fixed(60.0)
     """Limit for one plan of a slow planner: the queue waits for it meanwhile."""
     retry_s: float = fixed(10.0)
@@ -120,6 +117,10 @@ class CoreSettings:
     it: `unmanaged.action = "drain"`."""
     stops_misplaced: bool = fixed(False)
     """Jobs that use a GPU which they were not given are cancelled: `gpus.misplaced = "cancel"`."""
+    estimate_limit_s: float = fixed(600.0)
+    """Time for the estimators of a job. They have limits of their own; this one is for a process
+    that never answers. `wiring` makes it ten times `estimation.trace_limit_s`: a job waits at most
+    five times that for other traces of its user."""
     checkpoint_limit_s: float = fixed(300.0)
     """`checkpoint.patience_s`; at least three times its cost, if the job states that."""
     whole_devices: bool = fixed(False)

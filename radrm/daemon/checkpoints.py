@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from radrm.core.records import Job
 from radrm.host.folders import OpenFolder
-from radrm.jobfile.slurm.variables import STEPS
+from radrm.jobfile.slurm.words import STEPS
 
 _NAME = re.compile(r"([0-9]{1,15})(\.[0-9]{1,15})?")
 
@@ -73,7 +73,11 @@ class Checkpoints:
     def _remove_empty(self, folder: OpenFolder, name: str, uid: int) -> None:
         """Remove a folder that this user owns, or one that was not given away yet."""
         owner = uid if self._give_away else os.geteuid()
-        if folder.stat(name).st_uid in (owner, os.geteuid()):
+        if folder.stat(name).st_uid not in (owner, os.geteuid()):
+            return
+        try:
+            os.rmdir(name, dir_fd=folder.fd)
+        except OSError:
             self._remove_steps(folder, name)
             os.rmdir(name, dir_fd=folder.fd)
 

@@ -6,7 +6,8 @@ result of an action is a new event; it takes the same path, until no event is le
 
 Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
 and a client need not wait until it has started. Any other action about such an attempt has the
-launches come first.
+launches come first. What ended attempts have left is cleared when there is time (`clear`): no job
+waits for that. A job that has begun anew meanwhile is no ended one any more.
 
 A kill at any point leaves a sound store. Before the save, nothing has happened. After it, the
 next daemon adopts the attempts and decides again. Two failures make memory and disk differ: an
@@ -114,6 +115,8 @@ RETRY_S = 5.0
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
 
+MOST_UNCLEARED = 32
+"""So many records of what has ended wait until there is time to clear."""
 MOST_REFUSED = 256
 """So many kinds of refused proposals are logged."""
 
@@ -152,6 +155,8 @@ class Decisions:
         self._unsaved: Unsaved | None = None
         self._launches: list[act.Launch] = []
         """Those that are saved, and wait for `launch`."""
+        self._ended: list[Attempt | Job] = []
+        """Records of what has ended and is saved, for `clear`."""
         self._volatile_s = 0.0
         self._refused: set[tuple[str | None, type[Proposal], str]] = set()
         """What the log has of refused proposals: planner, kind and rule."""
@@ -220,8 +225,7 @@ class Decisions:
             if saved.logged:
                 self._events.insert(0, self._effects.delayed())
             for decision in saved.decisions:
-                self._effects.clear_ended(decision)
-                crossed("ended attempts cleared")
+                self._ended += self._effects.ended_by(decision)
                 for action in decision.actions:
                     self._act(action)
             if saved.runs:
@@ -252,6 +256,22 @@ class Decisions:
             if self._unsaved is None:
                 self._step()
                 self.commit()
+
+    @property
+    def uncleared(self) -> bool:
+        """True while there is something for `clear`."""
+        return bool(self._ended)
+
+    def clear(self, idle: bool = True) -> None:
+        """Remove what attempts and jobs have left whose end is stored; where there is no time, only
+        much of it."""
+        if not idle and len(self._ended) < MOST_UNCLEARED:
+            return
+        ended, self._ended = self._ended, []
+        for record in ended:
+            self._effects.clear(record)
+        if ended:
+            crossed("ended attempts cleared")
 
     def _save(self, waiting: Unsaved) -> bool:
         """Write to the store. False if the daemon must try again later."""

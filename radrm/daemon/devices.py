@@ -15,14 +15,12 @@ from radrm.daemon.monitor import Monitor
 from radrm.errors import DeviceError, UsageError
 from radrm.host.clock import Clock
 from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
-from radrm.host.gpus.served import open_served, served
+from radrm.host.gpus.readings import open_served, served
 from radrm.host.gpus.source import GpuSource, OwnerOf
 from radrm.host.isolation import Isolation
 from radrm.host.isolation import find as find_isolation
 from radrm.host.mps.interface import DaemonHooks, Mps
-from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
-from radrm.host.mps.service import MpsService
-from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.mps.service import EnabledOnly, MpsGpus, MpsService, SimulatedMps
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.paths import Paths

@@ -12,7 +12,7 @@ state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -157,23 +157,31 @@ class Effects:
             return now.live_attempt(action.job_id, action.serial) is None
         return isinstance(action, act.EstimateJob) and now.job(action.job_id) is None
 
-    def clear_ended(self, decision: Decision) -> None:
-        """Remove the folders of attempts and jobs whose end is stored, and log these ends."""
+    def clear(self, record: Attempt | Job) -> None:
+        """Remove the folders of an attempt or a job whose end is stored."""
+        if isinstance(record, Attempt):
+            if not self._launcher.is_live(record.serial):
+                self._launcher.forget(record.serial)
+                self._site.elastic.remove(record.serial)
+            self._site.reports.close(record.serial)
+        elif self._scheduler.snapshot.job(record.id) is None:
+            self._site.checkpoints.remove_empty(record)
+
+    def ended_by(self, decision: Decision) -> Iterator[Attempt | Job]:
+        """Return the records of what has ended in a saved decision, and log these ends."""
         for record in decision.changed:
             if isinstance(record, Job):
                 self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
-                if not self._launcher.is_live(record.serial):
-                    self._launcher.forget(record.serial)
-                    self._site.elastic.remove(record.serial)
-                self._site.reports.close(record.serial)
+                yield record
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
                     why = (record.reason or "").removeprefix(f"{how}: ")
                     said = f"{how}: {why}" if why else how
                     log.info("job %d, attempt %d: %s", record.job_id, record.number, said)
             elif isinstance(record, Job) and record.state.final:
-                self._site.checkpoints.remove_empty(record)
+                self._estimation.forget(record.id)
+                yield record
                 why = f": {record.reason}" if record.reason else ""
                 log.info(
                     "job %s (%s) %s%s", record.label, record.spec.name, record.state.value, why
@@ -242,8 +250,8 @@ class Effects:
 
         self._launcher.ask(self._attempt(action).serial, wanted.number, fail)
 
-    def _resize(self, action: act.Resize) -> None:
-        self._resizes.begin(action)
+    def _resize(self, action: act.Resize) -> ev.Event | None:
+        return self._resizes.begin(action)
 
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
         """Change the CPU cap and weight, and the limit of host memory, which only grows.

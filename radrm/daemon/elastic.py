@@ -25,6 +25,10 @@ once. So nothing here is stored.
     killed before placement-G       it is written now
     between it and the answer       the answer comes, or is there already
     between begun-G and the answer  the same; a withdrawal finds that it is `radrun`'s
+
+What cannot begin leaves the placement before, where `radrun` cannot know of it. Asked for by an
+earlier daemon, it may have begun: it is withdrawn, which tells. Where the folder is gone, nothing
+tells any more, and the attempt is stopped.
 """
 
 from __future__ import annotations
@@ -186,13 +190,16 @@ class Resizes:
         self._launcher, self._site = parts.attempts.launcher, parts.attempts.site
         self._wake = wake
         self._read_soon = read_soon
+        self._since_s = self._clock.now().boot_s
+        """What was asked for before is an earlier daemon's."""
         self._pending: dict[int, _Resize] = {}
         self._done: queue.SimpleQueue[tuple[_Resize, Done | None]] = queue.SimpleQueue()
 
     # ------------------------------------------------------------- ask
 
-    def begin(self, action: act.Resize) -> None:
-        """Carry out an action; `events` has its result. Raises `RadrmError` if that is impossible.
+    def begin(self, action: act.Resize) -> ev.Event | None:
+        """Carry out an action; `events` has its result, unless it is returned. Raises `RadrmError`
+        if that is impossible, and the placement before stays for certain.
 
         The same action again, after a restart or to withdraw it, begins nothing twice.
         """
@@ -201,23 +208,40 @@ class Resizes:
         assert job is not None and attempt is not None  # `Effects` has looked
         if job.spec.resizing is not Resizing.LIVE:
             raise Refused("its launcher is not radrun, so its tasks cannot change while it runs")
+        found, asked = self._pending.get(action.serial), attempt.asked(ActionKind.RESIZE)
+        if found is not None and found.action.generation != action.generation:
+            found = None
+        earlier = asked is not None and asked.asked.boot_s < self._since_s
         if not self._site.elastic.exists(action.serial):
-            # Without it `radrun` knows of no resize, and begins none.
-            raise Refused("its folder for radrun was removed, so its tasks cannot change")
-        found = self._pending.get(action.serial)
-        if found is None or found.action.generation != action.generation:
-            if not action.withdrawn:
-                self._isolate(action.serial, attempt.placement, action.target)
-            text = None if action.withdrawn else self._text(action, job)
+            reason = "its folder for radrun was removed, so its tasks cannot change"
+            if found is None and not earlier and not action.withdrawn:
+                raise Refused(reason)  # `radrun` knows of no resize, and begins none
+            now = self._clock.now()
+            return ev.ActionFailed(at=now, action=action, reason=reason, stops=True)
+        withdraws = "radrun has not changed its tasks in time" if action.withdrawn else None
+        if found is None:
+            text = None
+            try:
+                text = None if action.withdrawn else self._prepare(action, job, attempt)
+            except (RadrmError, OSError, ValueError) as error:
+                if not earlier:
+                    raise
+                withdraws = str(error)
             found = _Resize(action, attempt.placement, text, 0.0)
             self._pending[action.serial] = found
             self._limit(job, action.serial, attempt.placement, action.target)
-            if not action.withdrawn:
-                log.info("job %s gets %s", job.label, _shown(action.target))
         found.action = action
-        if action.withdrawn:
-            self._withdraw(found, "radrun has not changed its tasks in time")
+        if withdraws is not None:
+            self._withdraw(found, withdraws)
         self._look(found)
+        return None
+
+    def _prepare(self, action: act.Resize, job: Job, attempt: Attempt) -> str:
+        """Let the job open the devices of its target, and return the text of that."""
+        self._isolate(action.serial, attempt.placement, action.target)
+        text = self._text(action, job)
+        log.info("job %s gets %s", job.label, _shown(action.target))
+        return text
 
     def _text(self, action: act.Resize, job: Job) -> str:
         """The text of the target."""

@@ -24,7 +24,6 @@ from radrm.core.lifecycle.memory import told_mib
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
-from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
 from radrm.daemon.slurm_variables import COMMANDS, login_shell, slurm_variables
@@ -136,7 +135,7 @@ def plan_launch(
         attempt=action.number,
         uid=submission.uid if site.drop_privileges else None,
         gid=submission.gid if site.drop_privileges else None,
-        user=user_name(submission.uid),
+        user=job.spec.user,
         argv=program.words,
         script=program.script,
         interpreter=login or program.interpreter,

@@ -69,15 +69,16 @@ class Wakeups:
         """Wake the thread when a file is renamed into this folder."""
         self._inotify.add_watch(path, inotify_simple.flags.MOVED_TO)
 
-    def wait(self, seconds: float, processes: Iterable[int]) -> None:
-        """Wait until something happens. A descriptor of `processes` is readable at an end."""
+    def wait(self, seconds: float, processes: Iterable[int]) -> bool:
+        """Wait until something happens; False if nothing did. A descriptor of `processes` is
+        readable at an end."""
         wanted = set(processes)
         for fd in self._processes - wanted:
             self._selector.unregister(fd)
         for fd in wanted - self._processes:
             self._selector.register(fd, selectors.EVENT_READ)
         self._processes = wanted
-        self._selector.select(seconds)
+        return bool(self._selector.select(seconds))
 
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
@@ -96,6 +97,9 @@ class Wakeups:
 
 log = logging.getLogger("radrm")
 
+CLEAR_AFTER_S = 0.01
+"""Real seconds without news after which what ended jobs have left is removed: no job waits for it.
+"""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -263,6 +267,7 @@ class Loop:
         self.parts.attempts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
         self._decisions.launch()
+        self._decisions.clear()
         self.capping.restore()
         self.parts.attempts.site.elastic.remove_left(self.launcher.live)
         crossed("left folders removed")
@@ -270,15 +275,18 @@ class Loop:
         self._monitor.start(first.devices)
         manager.ready()
         while not self.stopping:
-            self._wait()
+            idle = not self._wait()
             self.store.check_home()
             manager.alive(self._status)
             self._gather()
+            self._decisions.clear(idle)
+        self._decisions.clear()
         self._monitor.stop()
         self._decisions.save_volatile()
 
-    def _wait(self) -> None:
-        """Wait until something happens, or the scheduler or a look at the spool is due."""
+    def _wait(self) -> bool:
+        """Wait until something happens, or the scheduler or a look at the spool is due; False if
+        there is nothing else to do meanwhile."""
         if self._turns.pending:
             seconds = 0.0
         elif self.unsaved:
@@ -293,7 +301,10 @@ class Loop:
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
-        self._wakeups.wait(min(seconds, longest_s), processes)
+        if self._decisions.uncleared:
+            longest_s = min(longest_s, CLEAR_AFTER_S)
+        news = self._wakeups.wait(min(seconds, longest_s), processes)
+        return news or seconds == 0.0
 
     def _status(self) -> str:
         """The line that `systemctl status` shows."""

@@ -41,7 +41,7 @@ from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.errors import Refused, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.clock import site_zone
@@ -166,6 +166,7 @@ class _Answers:
             "policy": config.policy,
             "order": config.order,
             "estimator": config.estimator,
+            "slurm": config.slurm.enabled,
             "state": host.paths.state,
             "started_at": devices.clock.now().wall_s,
             "not_enforced": host.controllers.why_not("cpu", "memory"),
@@ -254,6 +255,10 @@ def _has_terminal() -> bool:
 def set_up_logging() -> None:
     """One line per event on standard error, which a service manager keeps."""
     stand_in_for_time()
+    # No entry says where in the code it is from, and in which thread: to find out takes longer
+    # than to write it (see "Optimization" in Python's documentation of `logging`).
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

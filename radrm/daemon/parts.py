@@ -25,7 +25,7 @@ from radrm.daemon.progress import Reports
 from radrm.daemon.steps import OuterSteps, make_steps
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import variables_of_home
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.launcher import Launcher
@@ -163,7 +163,7 @@ class Attempting(Struct, frozen=True):
             launcher,
             forker,
             site,
-            make_steps(config, clock, store),
+            make_steps(config, store),
             UnmanagedWatch(config.unmanaged, launcher.owner_of, as_root),
             NodeWatch(config.node, shares_refused=host.controllers.shares_refused),
             config.progress.interval_s,

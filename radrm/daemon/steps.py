@@ -96,10 +96,10 @@ def _none() -> Refused:
     return Refused("this radrm has no part for Slurm, and takes no jobs from it; install all of it")
 
 
-def make_steps(config: Config, clock: Clock, store: Store) -> OuterSteps:
+def make_steps(config: Config, store: Store) -> OuterSteps:
     """Return what follows the steps of Slurm jobs on this server."""
     made = wings.runner("slurm")
     if made is None:
         return NoSteps()
-    steps: OuterSteps = made(config.slurm, clock, store)
+    steps: OuterSteps = made(config.slurm, store)
     return steps

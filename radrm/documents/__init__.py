@@ -23,5 +23,4 @@ The files, in the order in which they may import one another:
     server   GPUs, reservations, limits, MPS, health, settings, estimates
     reports  use and energy in a time, and past jobs
     answers  which document each command answers
-    texts    what each field means, for pages, schemas and agents
 """

@@ -15,9 +15,15 @@ from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.symbolic import tables, trees
-from radrm.estimators.symbolic.operations import Network, Role, role_of
+from radrm.estimators.symbolic.operations import (
+    Network,
+    Precision,
+    Role,
+    optimizer,
+    precision,
+    role_of,
+)
 from radrm.estimators.symbolic.replay import replay
-from radrm.estimators.symbolic.settings import Precision, optimizer, precision
 from radrm.jobfile.values import shown
 
 # The memory of a process without tensors on an A100. Fitted on half of the measured MLPs, and on

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from radrm.errors import BadFile, plain
 from radrm.estimators.families import Family, family_named, family_of
@@ -34,11 +35,22 @@ MOST_OPTIMIZERS = 8
 MAX_WORD = 60
 MAX_GUESS = 200
 
-Call = tuple[int, int, int]
-"""A call of a library: the index of the next event, its kind, and its handle or convolution."""
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+Bytes = Annotated[int, Meta(ge=0, le=MAX_BYTES)]
+Event = Annotated[int, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
+At = Annotated[int, Meta(ge=0, le=MAX_EVENTS)]
+"""The index of the next event, or a handle or convolution."""
+Kind = Annotated[int, Meta(ge=0, le=4)]
 CUBLAS, CUBLASLT = 0, 1
-_LAST_KIND = 4
-"""The kinds 2, 3 and 4 are the passes of a convolution."""
+"""Kinds of calls; 2, 3 and 4 are the passes of a convolution."""
+Call = tuple[At, Kind, At]
+"""A call of a library: the index of the next event, its kind, and its handle or convolution."""
+Size = Annotated[tuple[Count, ...], Meta(min_length=1, max_length=3)]
+Row = tuple[Positive, Positive, Positive, Size, Size, Size, Size, Positive, Positive, Any]
+"""The fields of a `Convolution`, in their order."""
+Words = Any
+"""Lines of text, as far as it is a list of them."""
 
 
 class NoStep(BadFile):
@@ -50,145 +62,73 @@ class NoStep(BadFile):
         self.cause = cause
 
 
-class Document:
-    """A tracer's document. Each method returns one part of it, or raises `BadFile`."""
+class _ScriptTold(Struct):
+    program: str
+    steps: Annotated[list[Count], Meta(max_length=MAX_MARKS)]
+    reason: str = "steps"
+    skipped: Words = None
 
-    def __init__(self, document: object) -> None:
-        if not isinstance(document, Mapping):
-            raise self.bad("it is not a JSON object")
-        error = document.get("error")
-        if error is not None:
-            line = document.get("line")
-            text, where = str(error)[:500], line[:MAX_WORD] if isinstance(line, str) else ""
-            raise NoStep(plain(text if where in text else f"{where}: {text}"))
-        if document.get("version") != VERSION:
-            raise self.bad("it has another version")
-        self._document = document
 
-    @staticmethod
-    def bad(cause: str) -> BadFile:
-        return BadFile(f"The trace cannot be used: {cause}. Trace again with this radrm.")
+class Document(Struct):
+    """A tracer's document."""
 
-    def whole(self, name: str, most: int) -> int:
-        value = self._document.get(name) or 0
-        if not _is_whole(value, most):
-            raise self.bad(f"its {name} is not a valid number")
-        return int(value)
+    version: Literal[1]
+    events: Annotated[list[Event], Meta(max_length=MAX_EVENTS)]
+    calls: Annotated[list[Call], Meta(max_length=MAX_CALLS)]
+    marks: Annotated[list[tuple[At, str]], Meta(max_length=MAX_MARKS)]
+    convolutions: Annotated[list[Row], Meta(max_length=MAX_CALLS)]
+    optimizer: str
+    precision: str
+    parallel: str
+    torch: str
+    seconds: Annotated[float, Meta(ge=0, lt=1e9)]
+    cuda: str = "unknown"
+    parameter_bytes: Bytes | None = None
+    gradient_bytes: Bytes | None = None
+    optimizer_bytes: Bytes | None = None
+    faketensor_bytes: Bytes | None = None
+    batch_size: Count | None = None
+    gpus: Count | None = None
+    guesses: Words = None
+    parts: Words = None
+    benchmark: Any = None
+    script: _ScriptTold | None = None
 
-    def word(self, name: str, otherwise: str | None = None) -> str:
-        value = self._document.get(name, otherwise)
-        if not isinstance(value, str):
-            raise self.bad(f"its {name} is not text")
-        return plain(value[:MAX_WORD])
-
-    def lines(self, name: str) -> tuple[str, ...]:
-        """Return lines of text. A tracer of another version may write none."""
-        value = self._document.get(name)
-        found = value[:MOST_GUESSES] if isinstance(value, list) else []
-        return tuple(plain(line[:MAX_GUESS]) for line in found if isinstance(line, str))
-
-    def is_true(self, name: str) -> bool:
-        return self._document.get(name) is True
-
-    def family(self) -> Family:
-        """Return the kind of model, as far as its operators show it."""
-        return family_of(self.convolutions(), self.lines("parts"), self.is_true("benchmark"))
-
-    def script(self) -> Script | None:
-        """Return how a job's command was traced; None: the document is of a factory."""
-        told = self._document.get("script")
-        if told is None:
-            return None
-        if not isinstance(told, Mapping):
-            raise self.bad("its script is not an object")
-        part = Document({**told, "version": VERSION})
-        steps = part.numbers("steps")[:MOST_OPTIMIZERS]
-        program = part.word("program").strip() or "a program"
-        return Script(program, steps, part.word("reason", "steps"), part.lines("skipped"))
-
-    def numbers(self, name: str) -> tuple[int, ...]:
-        """Return whole numbers."""
-        found = self._list(name, MAX_MARKS)
-        if not all(_is_whole(each, MAX_COUNT) for each in found):
-            raise self.bad(f"its {name} have an invalid number")
-        return tuple(each for each in found if isinstance(each, int))
-
-    def seconds(self) -> float:
-        value = self._document.get("seconds")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-            raise self.bad("its seconds are not a valid number")
-        return float(value)
-
-    def events(self) -> list[int]:
-        found = []
-        for event in self._list("events", MAX_EVENTS):
-            # `type` and not `isinstance`: True is not an event, and there are millions of events.
-            if type(event) is not int or not 0 < abs(event) <= MAX_BYTES:
-                raise self.bad("an event is not a valid number")
-            found.append(event)
+    def layers(self) -> list[Convolution]:
+        found = [Convolution(*row[:9], channels_last=bool(row[9])) for row in self.convolutions]
+        for each in found:
+            if max(each.input_bytes, each.output_bytes, each.weight_bytes) > MAX_BYTES:
+                raise bad("a convolution is too large")
         return found
 
-    def calls(self) -> list[Call]:
-        found = []
-        for call in self._list("calls", MAX_CALLS):
-            if not isinstance(call, list) or len(call) != 3:
-                raise self.bad("a call is not a list of three numbers")
-            if not all(_is_whole(value, MAX_EVENTS) for value in call) or call[1] > _LAST_KIND:
-                raise self.bad("a call has an invalid number")
-            found.append((call[0], call[1], call[2]))
-        return sorted(found, key=lambda call: call[0])
 
-    def marks(self) -> list[tuple[int, str]]:
-        found = []
-        for mark in self._list("marks", MAX_MARKS):
-            if not isinstance(mark, list) or len(mark) != 2:
-                raise self.bad("a mark is not a pair")
-            if not _is_whole(mark[0], MAX_EVENTS) or not isinstance(mark[1], str):
-                raise self.bad("a mark is not a number and a text")
-            found.append((mark[0], plain(mark[1][:MAX_WORD])))
-        return sorted(found, key=lambda mark: mark[0])
-
-    def convolutions(self) -> list[Convolution]:
-        return [self._convolution(row) for row in self._list("convolutions", MAX_CALLS)]
-
-    def _convolution(self, row: object) -> Convolution:
-        if not isinstance(row, list) or len(row) != 10:
-            raise self.bad("a convolution is not a list of ten")
-        numbers = (row[0], row[1], row[2], row[7], row[8])
-        sizes = row[3:7]
-        if not all(_is_whole(value, MAX_COUNT) and value for value in numbers):
-            raise self.bad("a convolution has an invalid number")
-        for size in sizes:
-            if not isinstance(size, list) or not 1 <= len(size) <= 3:
-                raise self.bad("a convolution has an invalid size")
-            if not all(_is_whole(value, MAX_COUNT) for value in size):
-                raise self.bad("a convolution has an invalid size")
-        layer = Convolution(
-            batch=row[0],
-            in_channels=row[1],
-            out_channels=row[2],
-            inputs=tuple(row[3]),
-            outputs=tuple(row[4]),
-            kernel=tuple(row[5]),
-            stride=tuple(row[6]),
-            groups=row[7],
-            element_bytes=row[8],
-            channels_last=bool(row[9]),
-        )
-        if max(layer.input_bytes, layer.output_bytes, layer.weight_bytes) > MAX_BYTES:
-            raise self.bad("a convolution is too large")
-        return layer
-
-    def _list(self, name: str, most: int) -> list[object]:
-        value = self._document.get(name)
-        if not isinstance(value, list) or len(value) > most:
-            raise self.bad(f"its {name} are not a list, or too many")
-        return value
+def bad(cause: str) -> BadFile:
+    """Return the error of a document that cannot be used."""
+    return BadFile(f"The trace cannot be used: {cause}. Trace again with this radrm.")
 
 
-def _is_whole(value: object, most: int) -> bool:
-    """Return whether a value is a whole number from 0 to `most`."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+def read(document: object) -> Document:
+    """Return a tracer's document, checked. Raises `BadFile`; `NoStep` with the tracer's message."""
+    if isinstance(document, Mapping) and (error := document.get("error")) is not None:
+        line = document.get("line")
+        text, where = str(error)[:500], line[:MAX_WORD] if isinstance(line, str) else ""
+        raise NoStep(plain(text if where in text else f"{where}: {text}"))
+    try:
+        found = convert(document, Document)
+    except (ValidationError, RecursionError) as error:
+        raise bad(str(error)) from None
+    if 0 in found.events:
+        raise bad("an event is no number of bytes")
+    return found
+
+
+def _word(text: str) -> str:
+    return plain(text[:MAX_WORD])
+
+
+def _lines(found: Words) -> tuple[str, ...]:
+    texts = found[:MOST_GUESSES] if isinstance(found, list) else []
+    return tuple(plain(line[:MAX_GUESS]) for line in texts if isinstance(line, str))
 
 
 # ------------------------------------------------------------------
@@ -218,14 +158,18 @@ class Replay(Struct):
 
 def replayed(document: object, device_kind: str | None = None) -> Replay:
     """Replay a tracer's document on a GPU of this kind. Raises `BadFile`."""
-    read = Document(document)
-    events, calls, marks = read.events(), read.calls(), read.marks()
-    run = _Run(read.convolutions(), overheads(device_kind))
+    return _replayed(read(document), device_kind)
+
+
+def _replayed(read: Document, device_kind: str | None) -> Replay:
+    events, calls = read.events, sorted(read.calls, key=lambda call: call[0])
+    marks = sorted(read.marks, key=lambda mark: mark[0])
+    run = _Run(read.layers(), overheads(device_kind))
     memory, addresses = run.memory, run.addresses
     next_call = next_mark = 0
     for at in range(len(events) + 1):
         while next_mark < len(marks) and marks[next_mark][0] <= at:
-            run.mark(marks[next_mark][1])
+            run.mark(_word(marks[next_mark][1]))
             next_mark += 1
         while next_call < len(calls) and calls[next_call][0] <= at:
             run.call(calls[next_call])
@@ -240,7 +184,7 @@ def replayed(document: object, device_kind: str | None = None) -> Replay:
         number = -event - 1
         address = addresses[number] if number < len(addresses) else None
         if address is None:
-            raise Document.bad("it frees something that it did not allocate")
+            raise bad("it frees something that it did not allocate")
         memory.free(address)
         addresses[number] = None
     return run.result()
@@ -272,7 +216,7 @@ class _Run(Struct):
         elif number < len(self.convolutions):
             size = workspace_bytes(self.convolutions[number], _PASSES[kind], self.on)
         else:
-            raise Document.bad("a call names a convolution that it does not describe")
+            raise bad("a call names a convolution that it does not describe")
         # The peak without workspaces: cuDNN can do without them where memory is short.
         self.peak_need = max(self.peak_need, self.memory.peak_allocated)
         if size:
@@ -403,31 +347,42 @@ class Traced(Struct, frozen=True):
         Raises `BadFile` for an invalid document, and with the tracer's own message where
         the tracer failed.
         """
-        read = Document(document)
-        replay = replayed(document, device_kind)
+        found = read(document)
+        replay = _replayed(found, device_kind)
+        parts = frozenset(_lines(found.parts))
+        sizes = {
+            "need_mib": replay.peak_need,
+            "reserved_mib": replay.peak_reserved + GROWTH * replay.peak_need,
+            "workspace_mib": replay.largest_workspace,
+            "weights_mib": found.parameter_bytes or 0,
+            "gradients_mib": found.gradient_bytes or 0,
+            "optimizer_mib": found.optimizer_bytes or 0,
+            "faketensor_mib": found.faketensor_bytes or 0,
+        }
+        words: dict[str, Any] = {name: _word(getattr(found, name)) for name in _WORDS}
+        words |= {name: size / _MIB for name, size in sizes.items()}
         return Traced(
-            need_mib=replay.peak_need / _MIB,
-            reserved_mib=(replay.peak_reserved + GROWTH * replay.peak_need) / _MIB,
-            workspace_mib=replay.largest_workspace / _MIB,
-            weights_mib=read.whole("parameter_bytes", MAX_BYTES) / _MIB,
-            gradients_mib=read.whole("gradient_bytes", MAX_BYTES) / _MIB,
-            optimizer_mib=read.whole("optimizer_bytes", MAX_BYTES) / _MIB,
-            faketensor_mib=read.whole("faketensor_bytes", MAX_BYTES) / _MIB,
-            batch_size=read.whole("batch_size", MAX_COUNT) or None,
-            optimizer=read.word("optimizer"),
-            precision=read.word("precision"),
-            gpus=max(read.whole("gpus", MAX_COUNT), 1),
-            parallel=read.word("parallel"),
-            torch=read.word("torch"),
-            cuda=read.word("cuda", "unknown"),
-            seconds=read.seconds(),
-            guesses=read.lines("guesses"),
-            benchmark=read.is_true("benchmark"),
-            script=read.script(),
-            family=read.family(),
+            **words,
+            batch_size=found.batch_size or None,
+            gpus=max(found.gpus or 0, 1),
+            seconds=found.seconds,
+            guesses=_lines(found.guesses),
+            benchmark=found.benchmark is True,
+            script=_script_told(found.script),
+            family=family_of(found.layers(), parts, found.benchmark is True),
         )
 
 
+def _script_told(told: _ScriptTold | None) -> Script | None:
+    """Return how a job's command was traced; None: the document is of a factory."""
+    if told is None:
+        return None
+    program = _word(told.program).strip() or "a program"
+    steps = tuple(told.steps[:MOST_OPTIMIZERS])
+    return Script(program, steps, _word(told.reason), _lines(told.skipped))
+
+
+_WORDS = ("optimizer", "precision", "parallel", "torch", "cuda")
 _LABELS = {
     "need_mib": "needs at least (MiB)",
     "reserved_mib": "reserves (MiB)",
@@ -454,26 +409,12 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
     known = {name: value for name, value in sizes.items() if value is not None}
     if len(known) < len(sizes) or seconds is None or not gpus:
         return None
-    words = {
-        name: plain(figures.get(_LABELS[name], "unknown")[:MAX_WORD])
-        for name in ("optimizer", "precision", "parallel", "torch", "cuda")
-    }
-    batch_size = _count(figures.get("batch size"))
+    words: dict[str, Any] = {n: _word(figures.get(_LABELS[n], "unknown")) for n in _WORDS}
+    words |= known
     return Traced(
-        need_mib=known["need_mib"],
-        reserved_mib=known["reserved_mib"],
-        workspace_mib=known["workspace_mib"],
-        weights_mib=known["weights_mib"],
-        gradients_mib=known["gradients_mib"],
-        optimizer_mib=known["optimizer_mib"],
-        faketensor_mib=known["faketensor_mib"],
-        batch_size=batch_size or None,
-        optimizer=words["optimizer"],
-        precision=words["precision"],
+        **words,
+        batch_size=_count(figures.get("batch size")) or None,
         gpus=gpus,
-        parallel=words["parallel"],
-        torch=words["torch"],
-        cuda=words["cuda"],
         seconds=seconds,
         guesses=_numbered(figures, "guess", MAX_GUESS),
         benchmark=figures.get("cudnn.benchmark") == "on",
@@ -483,14 +424,14 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
 
 
 def _script(figures: Mapping[str, str]) -> Script | None:
-    program = plain(figures.get("script", "")[:MAX_WORD])
+    program = _word(figures.get("script", ""))
     if not program:
         return None
     steps = [_count(word) for word in figures.get("script's steps", "").split()[:MOST_OPTIMIZERS]]
     return Script(
         program=program,
         steps=tuple(each for each in steps if each is not None),
-        reason=plain(figures.get("script's end", "steps")[:MAX_WORD]),
+        reason=_word(figures.get("script's end", "steps")),
         skipped=_numbered(figures, "skipped", MAX_WORD),
     )
 

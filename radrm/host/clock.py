@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 from radrm.core.records import Instant
-from radrm.deadlines.costs import Zone
+from radrm.deadlines import Zone
 from radrm.host.wall import wall_s
 
-_YEAR_S, _DAY_S = 366 * 86_400, 86_400
+_YEAR_S, _WEEK_S = 366 * 86_400, 7 * 86_400
+"""No zone changes its offset twice in a week."""
 _YEARS = 10
 
 
@@ -94,9 +95,9 @@ def site_zone() -> Zone:
     """The offsets of this machine's local time, from a year ago until `_YEARS` from now."""
     first = int(wall_s()) - _YEAR_S
     starts, offsets = [float(first)], [_offset_s(first)]
-    for day_s in range(first, first + (_YEARS + 1) * _YEAR_S, _DAY_S):
-        if _offset_s(day_s + _DAY_S) != offsets[-1]:
-            low, high = day_s, day_s + _DAY_S
+    for week_s in range(first, first + (_YEARS + 1) * _YEAR_S, _WEEK_S):
+        if _offset_s(week_s + _WEEK_S) != offsets[-1]:
+            low, high = week_s, week_s + _WEEK_S
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (low, middle) if _offset_s(middle) != offsets[-1] else (middle, high)

@@ -25,7 +25,7 @@ MARKER_VERSION = 1
 _LARGEST_MARKER = 1 << 20
 _MAGIC = b"SQLite format 3\0"
 _VERSION_AT = 60
-_WAY_BACK = "start the newer radrm again, or go back as docs/dgx.md says under Upgrades"
+_WAY_BACK = "start the newer radrm again, or go back as `radrm help dgx` says under Upgrades"
 _RECORD = re.compile(rb'\{"version": ([0-9]{1,9})[,}]')
 
 

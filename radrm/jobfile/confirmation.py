@@ -81,5 +81,5 @@ def _container_notes(job_file: JobFile) -> list[str]:
         return []
     return [
         f"`{found[1]} run` without $RADRM_CONTAINER_ARGS: radrm may not know whose the container "
-        "is, and it is no client of MPS and has no memory cap (docs/containers.md)"
+        "is, and it is no client of MPS and has no memory cap (radrm help containers)"
     ]

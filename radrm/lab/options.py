@@ -110,7 +110,7 @@ SERVERS = Parameter(
 DEALER = Parameter(
     *("dealer", TEXT),
     "Who gives jobs to several servers: `hash`, or `gpumem`: a queue that counts GPU "
-    "memory, as Slurm's (docs/cluster.md).",
+    "memory, as Slurm's (radrm help cluster).",
     *("NAME", ("--dealer",)),
     initial=HASH,
 )

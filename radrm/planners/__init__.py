@@ -8,7 +8,6 @@ The files, in the order in which they may import one another:
     durations      how long a job would run on each kind and number of GPUs
     slots          running jobs give way to waiting ones at the end of their time slots
     idle           jobs that leave their GPUs idle are warned, then stopped
-    added          the planners that a table of the configuration adds
     lateness       what late ends cost, what a stop costs, and what waiting saves (a folder)
     deadline       starts and stops jobs by what a late end costs
 """

@@ -61,8 +61,7 @@ from radrm.core.rules import Plan
 from radrm.core.settings import fixed
 from radrm.core.view import View
 from radrm.core.words import Collocation
-from radrm.deadlines.costs import Costs
-from radrm.deadlines.ranking import Ranking, old_from_s
+from radrm.deadlines import Costs, Ranking, old_from_s
 from radrm.planners.forecast import Forecast
 from radrm.planners.lateness.candidates import Seen, any_due, candidates, undue_head
 from radrm.planners.lateness.later import Later, servers, wide

@@ -49,7 +49,7 @@ from radrm.core.records import Attempt, Instant, Job, Refusal, Role
 from radrm.core.rules import Ask, Plan, Planner, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
-from radrm.deadlines.costs import UTC, Zone
+from radrm.deadlines import UTC, Zone
 from radrm.structs import replace
 
 NAME = "slots"

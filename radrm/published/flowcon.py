@@ -7,23 +7,26 @@ G (`growth`): below `alpha` it moves from the new to the watching to the complet
 run; else back to the new list. If all jobs are in the completing list, limits go and the interval
 doubles, once a run. Else a new job gets G / sum of G of the CPUs, a watching one keeps what it has,
 and a completing one gets at least 1 / (beta n) of n jobs. Algorithm 2: when a job comes or goes,
-the interval is reset and Algorithm 1 runs at once. The thesis does not give beta; its figure 6.5
-(a limit of 0.25 with two jobs) implies 2.
+the interval is reset and Algorithm 1 runs at once. Limits are soft (5.1.1): CPU time that a job
+leaves is the others'. The thesis does not give beta; its figure 6.5 (a limit of 0.25 with two jobs)
+implies 2.
 
-`measure = "paper"` is that. By default:
+`measure = "paper"` is that. The first evaluation of a loss is the first report of a job, so that
+its second run knows its growth; until then its limit is 1. Limits are set as the weights with which
+jobs that all want the CPUs have the same, each at most its limit. By default:
 
 - Parts of the CPUs add up to one, and each job has at least 1 / (beta n), in every list and if it
   reports nothing. A job that has booked CPUs has at least those, as far as the floor of the others
   allows. A job that has just come gets what is beyond the floors until its
   growth is known; one whose growth stays unknown gets 1 / n.
-- They are weights, so that no CPU idles. `limit = "cap"` makes them caps; then a job that asked
-  for CPUs keeps its own.
 - `goal = "completion"` gives all the floor, and the rest to the job with the least CPU work left.
 
 Invariants:
 - Shares are set only if one changes by more than `_MATTERS`, or a job is below its floor; then all
   are set that change by more than `_TRIFLE`.
 - A server or an attempt whose shares cannot be set is not asked again.
+
+Shares are weights, so that no CPU idles.
 
 What may interleave: shares that are not applied yet are left alone until the next run.
 
@@ -67,7 +70,8 @@ from radrm.rules import events as ev
 # loss is E, and G = P / R (4.2) its growth, where R is the mean part of the CPUs that it has used.
 # The thesis defines G for memory, block and network I/O as well; only CPUs are steered here.
 #
-# `grow_as_published` takes the loss as it is, at each run. `grow` differs in this:
+# `grow_as_published` takes the loss as it is, at each run, from the first report on. `grow` differs
+# in this:
 #
 # - The loss is smoothed, and divided by its largest fall so far: losses of different kinds cannot
 #   be added. G is smoothed, too.
@@ -144,9 +148,14 @@ def count_cpus(note: Growth, attempt: Attempt, cpus: float) -> None:
 
 
 def grow_as_published(note: Growth, job: Job, now: Instant) -> bool:
-    """Compute G from the last loss, also if that is the one before. Returns whether it is known."""
+    """Compute G from the last loss, also if that is the one before. Returns whether it is known.
+
+    A job that has only reported once has no growth.
+    """
     progress = job.progress
     if progress is None or progress.loss is None:
+        return False
+    if note.growth is None and note.at_s is not None and progress.at.boot_s <= note.at_s:
         return False
     passed_s = None if note.at_s is None else now.boot_s - note.at_s
     before, note.loss, note.at_s = note.loss, progress.loss, now.boot_s
@@ -232,10 +241,6 @@ class FlowCon(Planner):
     """Each of n jobs gets at least 1 / (beta n) of the CPUs (1 to 100).
 
     A site that wants to leave slow jobs more CPUs than the paper."""
-    limit: str = "weight"
-    """`weight`: jobs share what the others leave; `cap`: no job uses more than its part.
-
-    A site that wants the published algorithm, which has caps."""
     goal: str = "growth"
     """`growth`, or `completion`: the job with the least CPU work left is first.
 
@@ -256,6 +261,8 @@ class FlowCon(Planner):
             raise ValueError(f"interval_s = {self.interval_s:g} is not from 1 to 3600 (seconds)")
         if not 1 <= self.beta <= 100:
             raise ValueError(f"beta = {self.beta:g} is not from 1 to 100")
+        if self.measure == "paper":
+            object.__setattr__(self, "listens", self.listens | {ev.ProgressReported})
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         kept = state or {}
@@ -275,11 +282,13 @@ class FlowCon(Planner):
         if changed:
             interval_s = self.interval_s  # Algorithm 2
         elif (wait_s := _left_s(now, kept.get("last_s"), _next_s(interval_s, running, self))) > 0:
+            if isinstance(event, ev.ProgressReported):
+                state = _with_first_loss(kept, running, event)
             return Plan(state=state, wake_at=now.boot_s + wait_s)
         if not running:
             return Plan(state=None)
-        cpus = next((use.node.cpus for use in view.nodes()), None)
-        interval_s = self._run(running, now, cpus or 1.0, interval_s)
+        cpus = next((use.node.cpus for use in view.nodes()), None) or 1.0
+        interval_s = self._run(running, now, cpus, interval_s)
         kept = {
             "boot": now.boot,
             "last_s": now.boot_s,
@@ -288,7 +297,7 @@ class FlowCon(Planner):
             "remarks": {str(job.id): note.which for job, _, note in running},
         }
         wake_at = now.boot_s + _next_s(interval_s, running, self)
-        return Plan(self._changes(view, running, cpus), kept, wake_at)
+        return Plan(self._changes(view, running), kept, wake_at)
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         return ()  # no job waits because of it
@@ -315,19 +324,10 @@ class FlowCon(Planner):
                     note.limit = 1.0
             return min(2 * interval_s, _MOST_INTERVAL_S)
         elif published:
-            self._limit_as_published(running)
+            _limit_as_published(running, self.beta)
         else:
             self._limit(running, self._by_growth(running), cpus)
         return interval_s
-
-    def _limit_as_published(self, running: Sequence[Running]) -> None:
-        total = sum(note.growth or 0.0 for _, _, note in running)
-        for _, _, note in running:
-            part = 1.0 if note.growth is None else note.growth / (total or 1.0)
-            if note.which == COMPLETING:
-                note.limit = max(part, 1 / (self.beta * len(running)))
-            elif note.which == NEW:
-                note.limit = part
 
     def _by_growth(self, running: Sequence[Running]) -> list[float]:
         """Return the part of the CPUs that each job should have; they need not add up to one.
@@ -373,47 +373,71 @@ class FlowCon(Planner):
 
     # ------------------------------------------------------------- proposals
 
-    def _changes(
-        self, view: View, running: Sequence[Running], cpus: float | None
-    ) -> Iterator[Proposal]:
+    def _changes(self, view: View, running: Sequence[Running]) -> Iterator[Proposal]:
         """Yield the changes of shares, if one of them matters."""
         if any(use.node.shares_refused for use in view.nodes()):
             return
-        if self.limit == "cap" and cpus is None:
-            return
-        count = len(running)
+        parts = [note.limit for _, _, note in running]
+        if self.measure == "paper":
+            parts = soft_parts(parts)
         changes = [
             (attempt, shares)
-            for job, attempt, note in running
+            for (_, attempt, _), part in zip(running, parts, strict=True)
             if attempt.shares_refused is None and attempt.asked(ActionKind.SHARES) is None
-            if (shares := self._shares(job, attempt, note.limit, count, cpus or 0.0))
-            != attempt.placement.shares
+            if (shares := _weighted(attempt, part * len(running))) != attempt.placement.shares
         ]
-        if any(_matters(attempt.placement.shares, new, _MATTERS) for attempt, new in changes) or (
-            self.limit == "weight" and self._starves(running)
-        ):
+        if any(
+            _matters(attempt.placement.shares, new, _MATTERS) for attempt, new in changes
+        ) or self._starves(running):
             for attempt, shares in changes:
                 if not _matters(attempt.placement.shares, shares, _TRIFLE):
                     continue
                 yield SetShares(job_id=attempt.job_id, shares=shares)
 
-    def _shares(
-        self, job: Job, attempt: Attempt, part: float, count: int, cpus: float
-    ) -> tuple[Share, ...]:
-        tasks = len({(share.role, share.task) for share in attempt.placement.shares})
-        if self.limit == "weight":
-            weight = min(max(part * count / tasks, _LEAST_WEIGHT), _MOST_WEIGHT)
-            weight = round(weight, 3)
-            return tuple(replace(s, cpu_weight=weight) for s in attempt.placement.shares)
-        if job.spec.cpus is not None:
-            return attempt.placement.shares
-        cap = None if part >= 1 else max(round(part * cpus / tasks, 3), 0.001)
-        return tuple(replace(s, cpus=cap) for s in attempt.placement.shares)
-
     def _starves(self, running: Sequence[Running]) -> bool:
         """Return whether a job has less than its floor now."""
         weights = [_weight(attempt.placement.shares) for _, attempt, _ in running]
         return min(weights) < sum(weights) * (1 - 0.01) / (self.beta * len(weights))
+
+
+def _with_first_loss(
+    kept: dict[str, Any], running: Sequence[Running], event: ev.ProgressReported
+) -> dict[str, Any]:
+    """Return a state that knows the first loss of the job that reports: its evaluation at the
+    start, of `measure = "paper"`."""
+    note = next((note for job, _, note in running if job.id == event.job_id), None)
+    if note is None or note.loss is not None or event.progress.loss is None:
+        return kept
+    note.loss, note.at_s = event.progress.loss, event.progress.at.boot_s
+    return {**kept, "jobs": {**kept["jobs"], str(event.job_id): note.plain()}}
+
+
+def _limit_as_published(running: Sequence[Running], beta: float) -> None:
+    """Set the limits of lines 18 to 26. A job of unknown growth may have all."""
+    total = sum(note.growth or 0.0 for _, _, note in running)
+    for _, _, note in running:
+        part = 1.0 if note.growth is None else note.growth / (total or 1.0)
+        if note.which == COMPLETING:
+            note.limit = max(part, 1 / (beta * len(running)))
+        elif note.which == NEW:
+            note.limit = part
+
+
+def soft_parts(limits: Sequence[float]) -> list[float]:
+    """Return the part of the CPUs that each job gets while all want them: the same for all, each
+    at most its limit (0..1). What the limits leave is divided alike. They add up to 1."""
+    parts, rest = [0.0] * len(limits), 1.0
+    for passed, at in enumerate(sorted(range(len(limits)), key=limits.__getitem__)):
+        parts[at] = min(limits[at], rest / (len(limits) - passed))
+        rest -= parts[at]
+    return [part + rest / len(limits) for part in parts]
+
+
+def _weighted(attempt: Attempt, weight: float) -> tuple[Share, ...]:
+    """Return an attempt's shares with this weight, which its tasks divide."""
+    tasks = len({(share.role, share.task) for share in attempt.placement.shares})
+    weight = round(min(max(weight / tasks, _LEAST_WEIGHT), _MOST_WEIGHT), 3)
+    return tuple(replace(s, cpu_weight=weight) for s in attempt.placement.shares)
 
 
 def _is_unmeasured(note: Growth) -> bool:
@@ -446,12 +470,7 @@ def _weight(shares: Sequence[Share]) -> float:
 def _matters(old: Sequence[Share], new: Sequence[Share], part: float) -> bool:
     """Return whether other shares change what a job gets by more than this part of it."""
     for before, after in zip(old, new, strict=True):
-        if (before.cpus is None) is not (after.cpus is None):
+        was = 1.0 if before.cpu_weight is None else before.cpu_weight
+        if abs((after.cpu_weight or 1.0) - was) > part * was:
             return True
-        for was, now in (
-            (before.cpus or 1.0, after.cpus or 1.0),
-            (1.0 if before.cpu_weight is None else before.cpu_weight, after.cpu_weight or 1.0),
-        ):
-            if abs(now - was) > part * was:
-                return True
     return False

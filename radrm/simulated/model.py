@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
+from radrm.interference.chips import utilization_at
 from radrm.interference.model import Demand, Load, activity, running_speeds, share_weight
-from radrm.interference.utilization import utilization_at
 from radrm.simulated.integral import Integral
 from radrm.simulated.spec import SimulatedDevice, watts
 

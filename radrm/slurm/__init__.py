@@ -4,14 +4,17 @@
 The files, in the order in which they may import one another:
     documents  the JSON documents of its commands
     asking    run Slurm's own commands, and read what they print
-    comment   what the step writes into the comment of its Slurm job, and reads there
+    comment   what the daemon writes into the AdminComment of a Slurm job
     outer     the Slurm job in which this process runs
     jobs      what Slurm says of the jobs of the partition
     accounts  what the ended jobs of the partition have used
     setup     which configuration holds for commands of a cluster; lines for Slurm's own
     submitting  from a job file to the words of sbatch; scripts that run through the step
+    telling   what the daemon tells Slurm's controller, for all jobs of its node
     serving   the steps that wait on this server for their jobs: what the daemon asks of Slurm
+    hostlists  lists of nodes as Slurm writes them
     facts     what Slurm says of its configuration, a partition and nodes
+    conf      what a slurm.conf says before it is live
     checks    what `doctor --slurm` looks at: what fits jobs that share GPUs, and what does not
     step      the batch step of a job: submits it, waits, runs its attempts (a folder)
     pilot     a daemon of one user in an ordinary Slurm job (a folder)

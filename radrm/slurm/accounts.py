@@ -18,8 +18,7 @@ from radrm.config import SlurmConfig
 from radrm.errors import Refused
 from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import Use, use_of
-from radrm.slurm.jobs import gpumem_in
-from radrm.slurm.outer import moment
+from radrm.slurm.outer import count_in, moment
 
 BY = ("user", "account", "node", "day")
 _SACCT_S = 120.0
@@ -28,7 +27,7 @@ _LONGEST = 12
 """Digits of a number of seconds, at most."""
 _FIELDS = (
     *("JobID", "User", "Account", "NodeList", "State", "ElapsedRaw", "End", "ReqTRES"),
-    "Comment",
+    "AdminComment",
 )
 _MOST_READ = 64 << 20
 """Bytes of the completion log: the last ones, some 200,000 runs."""
@@ -186,7 +185,7 @@ def of_completions(text: str, config: SlurmConfig) -> list[ClusterRun]:
                 fields.get("JobState", ""),
                 elapsed_s,
                 ended_s,
-                gpumem_in(fields.get("Tres", ""), config.gres),
+                count_in(fields.get("Tres", ""), config.gres),
                 None,
             )
         )

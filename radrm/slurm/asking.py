@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME = "job_submit.lua"
 """The name of the file; it lies beside slurm.conf."""
-FORMAT = 2
+FORMAT = 3
 """Raise it when the rules of the script change."""
 MARK = f"-- radrm job_submit rules, format {FORMAT}"
 _MARK = re.compile(r"^\s*-- radrm job_submit rules, format (\d{1,6})\s*$", re.ASCII | re.MULTILINE)
@@ -45,6 +45,11 @@ def names_of(text: str) -> tuple[str, str] | None:
     """Return the partition and the GRES of radrm's rules in a script; None: they are not there."""
     found = _TABLE.search(text)
     return None if found is None else (found[1], found[2])
+
+
+def knows_nodes(text: str) -> bool:
+    """Return whether radrm's rules in a script know the GPUs of the nodes."""
+    return re.search(r"^ {6}\{ names = \"", text, re.MULTILINE) is not None
 
 
 # ------------------------------------------------------------------
@@ -161,15 +166,12 @@ def record(line: str) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------
-# Whether a process is in a job of Slurm, and that is its user's.
+# Whether a process is in a job of Slurm.
 #
 # Theory of operation. Where Slurm names control groups by its jobs, the kernel says it: only root
 # makes groups at these places. Else (proctrack/linuxproc; groups named by SLUID, as from 26.05 on)
 # Slurm's own command says it, which asks the slurmd of this node. Nothing that a process can write
 # about itself (its environment, its name) counts.
-#
-# Whose job it is, only the controller knows. While that is away, membership suffices: Slurm starts
-# no process of another user in a job.
 #
 # Source: cgroup.conf(5) and the plugins cgroup/v1 and cgroup/v2 of Slurm 22.05 to 26.05.
 
@@ -190,35 +192,21 @@ def _groups_of(pid: int) -> list[str]:
 
 def is_in_job(
     pid: int,
-    uid: int,
     job_id: str,
     groups_of: Callable[[int], Iterable[str]] = _groups_of,
     asked: Asked = run,
     node: str = "",
 ) -> bool:
-    """Return whether a process of user `uid` is in this job of Slurm, and the job is that user's.
-    Raises `RadrmError` if Slurm does not say.
+    """Return whether a process is in this job of Slurm. Raises `RadrmError` if Slurm does not say.
 
     `groups_of` returns the control groups of a process, `asked` the output of a command of
     Slurm's. `node`: this node's name in Slurm, where it is not known by the server's name.
     """
     jobs = jobs_of(groups_of(pid))
     if jobs:
-        inside = jobs == {job_id}
-    else:
-        words = ["scontrol", "listpids", job_id, *([node] if node else [])]
-        inside = pid in pids_in(asked(*words, timeout_s=_ASK_S), job_id)
-    return inside and _is_of(uid, job_id, asked)
-
-
-def _is_of(uid: int, job_id: str, asked: Asked) -> bool:
-    """Return whether a job is this user's, as far as the controller says."""
-    words = "squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%U"
-    try:
-        users = set(asked(*words, timeout_s=_ASK_S).split())
-    except Refused:
-        return True
-    return users == {str(uid)}
+        return jobs == {job_id}
+    words = ["scontrol", "listpids", job_id, *([node] if node else [])]
+    return pid in pids_in(asked(*words, timeout_s=_ASK_S), job_id)
 
 
 def jobs_of(groups: Iterable[str]) -> set[str]:

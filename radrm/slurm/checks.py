@@ -19,11 +19,20 @@ from msgspec import Struct
 from radrm.config import SlurmConfig
 from radrm.core.units import show_mib
 from radrm.errors import RadrmError, Refused
-from radrm.host.health.daemon import ask as ask_daemon
-from radrm.host.health.daemon import ask_daemons, daemon, examined
+from radrm.host.health.checks import ask as ask_daemon
+from radrm.host.health.checks import ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.storage.paths import Paths
-from radrm.slurm.asking import FORMAT, NAME, SlurmRefused, format_of, names_of, run
+from radrm.slurm.asking import (
+    FORMAT,
+    NAME,
+    SlurmRefused,
+    format_of,
+    knows_nodes,
+    names_of,
+    run,
+)
+from radrm.slurm.conf import Merged, merged, place_of
 from radrm.slurm.facts import (
     ASK_S,
     Ask,
@@ -35,7 +44,8 @@ from radrm.slurm.facts import (
     partition_of,
     value,
 )
-from radrm.slurm.setup import cluster_config, daemon_paths
+from radrm.slurm.hostlists import compressed
+from radrm.slurm.setup import HEALTH, cluster_config, daemon_paths
 
 OLDEST = "22.05"
 """The oldest Slurm that radrm supports."""
@@ -53,7 +63,7 @@ def checks_here() -> Iterator[Check]:
     def places(node: str) -> tuple[Paths, ...]:
         return daemon_paths(config, {**os.environ, "SLURMD_NODENAME": node}, os.getuid())
 
-    return slurm_checks(Asked(config, socket.gethostname(), run, places))
+    return slurm_checks(Asked(config, socket.gethostname(), run, places, place_of(os.environ)))
 
 
 def controller(config: Fields) -> Finding:
@@ -63,6 +73,27 @@ def controller(config: Fields) -> Finding:
         old = f"slurmctld is {version}, and the oldest supported is {OLDEST}"
         return warn("slurmctld", old, f"install Slurm {OLDEST} or newer")
     return ok("slurmctld", f"it answers: cluster {name}, Slurm {version}")
+
+
+def of_file(file: Merged, partition: str, gres: str, live: Fields | None) -> Finding:
+    """Whether Slurm can start with a slurm.conf, and whether what it says is live. `live`: what
+    slurmctld says, None while it is away."""
+    name = "slurm.conf"
+    if file.twice:
+        many = f"{file.path} names {listed(file.twice)} in two NodeName= lines, which is fatal"
+        return fail(name, many, "append Gres= to the line that was there, and remove the other")
+    if live is None:
+        return ok(name, f"{file.path} is read, since slurmctld says nothing")
+    if os.path.realpath(file.path) != os.path.realpath(value(live, "SLURM_CONF") or file.path):
+        return ok(name, f"{file.path} is read, which is not the file of slurmctld")
+    if gres in value(file.settings, "GresTypes").split(",") and gres not in _listed(
+        live, "GresTypes"
+    ):
+        return warn(name, f"its {gres} is not live", "restart slurmctld and all slurmd")
+    for key in "JobSubmitPlugins", "HealthCheckProgram":
+        if value(file.settings, key) != value(live, key):
+            return warn(name, f"its {key} is not live", _THEN)
+    return ok(name, f"{file.path} is live")
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -108,11 +139,8 @@ def accounting(config: Fields, gres: str) -> Finding:
             f"there is no slurmdbd, so Slurm forgets a job's comment with its GPU figures"
             f" {value(config, 'MinJobAge') or 'soon'} after its end"
         )
-        step = "to keep them set up slurmdbd with AccountingStoreFlags=job_comment"
+        step = "to keep them set up slurmdbd"
         return warn(name, forgotten, step)
-    if "job_comment" not in _listed(config, "AccountingStoreFlags"):
-        lost = "comments are not stored, so sacct has no GPU figures"
-        return warn(name, lost, f"{_SET} AccountingStoreFlags=job_comment, {_THEN}")
     if f"gres/{gres}" not in _listed(config, "AccountingStorageTRES"):
         lost = f"AccountingStorageTRES has no gres/{gres}: sacct does not know what jobs asked for"
         step = f"{_SET} AccountingStorageTRES=gres/{gres}, restart slurmctld"
@@ -124,12 +152,15 @@ def _listed(config: Fields, key: str) -> list[str]:
     return [word.strip() for word in value(config, key).lower().split(",")]
 
 
-def requeue(config: Fields) -> Finding:
-    """Whether a job may go back to Slurm when it has waited too long on a node."""
-    if value(config, "JobRequeue") == "0":
-        stays = "it is 0: a job without --requeue fails where it should go to another node"
-        return warn("JobRequeue", stays, f"{_SET} JobRequeue=1, {_THEN}")
-    return ok("JobRequeue", "jobs may go back to Slurm, for another node")
+def health(config: Fields) -> Finding:
+    """Whether a node whose radrm takes no jobs is drained, also while its daemon is dead."""
+    name, own = "HealthCheckProgram", value(config, "HealthCheckProgram")
+    if not own:
+        stays = "none: a node whose radrm is down gets jobs, and gives each of them back"
+        return warn(name, stays, f"print one: radrm slurm setup --only {HEALTH}")
+    if os.path.basename(own) != HEALTH:
+        return ok(name, f"it is {own}; it should call radrm's (radrm slurm setup --only {HEALTH})")
+    return ok(name, "a node whose radrm takes no jobs is drained")
 
 
 def processes(config: Fields) -> Finding:
@@ -141,8 +172,9 @@ def processes(config: Fields) -> Finding:
     return ok(name, "a job's processes are in a control group, so none runs on after its end")
 
 
-def job_submit(config: Fields, partition: str, gres: str) -> Finding:
-    """Whether slurmctld runs this radrm's rules for the partition.
+def job_submit(config: Fields, partition: str, gres: str, differ: bool = False) -> Finding:
+    """Whether slurmctld runs this radrm's rules for the partition. `differ`: its nodes do, so the
+    rules have to know their GPUs.
 
     The file is on the controller. Where it cannot be read here, only the plugin is known.
     """
@@ -170,6 +202,10 @@ def job_submit(config: Fields, partition: str, gres: str) -> Finding:
         others = f"its rules are for partition {names[0]} and {names[1]}"
         own = f"the configuration says {partition} and {gres}"
         return warn(NAME, f"{others}; {own}", f"correct [slurm] in the configuration, or {_PRINT}")
+    if differ and not knows_nodes(text):
+        blind = "its rules do not know the nodes, which differ: jobs go to nodes that are too small"
+        kinds = f"name each kind: radrm slurm setup --only {NAME} --node 'g[1-8]:8x80G' --node ..."
+        return warn(NAME, blind, kinds)
     return ok(NAME, f"{place} has the rules of this radrm")
 
 
@@ -206,9 +242,13 @@ def counted(config: Mapping[str, str], gres: str, nodes: Sequence[Node]) -> Find
         have = "has" if len(without) == 1 else "have"
         none = f"{listed(without)} {have} none, so no job runs there"
         return fail(name, none, "on that node print its lines: radrm slurm setup")
-    amounts = sorted({node.gres[gres] for node in nodes})
-    ends = " to ".join(show_mib(mib) for mib in dict.fromkeys((amounts[0], amounts[-1])))
-    return ok(name, f"each node has {ends} of GPU memory")
+    kinds: dict[int, list[str]] = {}
+    for node in nodes:
+        kinds.setdefault(node.gres[gres], []).append(node.name)
+    if len(kinds) == 1:
+        return ok(name, f"each node has {show_mib(next(iter(kinds)))} of GPU memory")
+    groups = (f"{compressed(names)} {show_mib(mib)}" for mib, names in sorted(kinds.items()))
+    return ok(name, f"the nodes differ in GPU memory: {', '.join(groups)}")
 
 
 def given_twice(own: str, nodes: Iterable[Node]) -> Finding:
@@ -233,9 +273,15 @@ def given_twice(own: str, nodes: Iterable[Node]) -> Finding:
     return warn(name, f"Slurm gives away GPUs of {who}, too: {effect}", step)
 
 
-def this_node(node: Node | None, enabled: bool, host: str, partition: str) -> Finding:
-    """Whether this server is a node of the partition, and its daemon takes the jobs."""
+def this_node(
+    node: Node | None, enabled: bool, host: str, partition: str, wanted: str = ""
+) -> Finding:
+    """Whether this server is a node of the partition, and its daemon takes the jobs. `wanted`: its
+    name in the configuration."""
     name = "this server"
+    if node is None and wanted:
+        other = f"slurm.node is {wanted}, which is no node of partition {partition}"
+        return fail(name, other, "correct slurm.node in radrm.toml; empty, the host's name counts")
     if node is None:
         return ok(name, f"{host} is no node of partition {partition} (or set slurm.node)")
     if not enabled:
@@ -280,11 +326,14 @@ class Asked(Struct, frozen=True):
     host: str
     ask: Ask
     places: Places
+    conf: str = ""
+    """The slurm.conf of this machine."""
 
 
 def slurm_checks(asked: Asked) -> Iterator[Check]:
     """The checks, one after another."""
     settings: list[dict[str, str]] = []
+    files: list[Merged] = []
     found: list[tuple[Partition, list[Node]]] = []
     own = asked.config.partition
 
@@ -299,25 +348,40 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
             )
         return controller(settings[0])
 
+    def look_at_file() -> Finding:
+        try:
+            file = merged(asked.conf)
+        except Refused as error:
+            return warn("slurm.conf", _one_line(error), "correct it; Slurm itself is asked")
+        files.append(file)
+        return of_file(file, own, asked.config.gres, settings[0] if settings else None)
+
     def look_at_partition() -> Finding:
         try:
-            partition = partition_of(asked.ask, own)
-            members = nodes_of(asked.ask, partition.nodes) if partition.nodes else []
-        except Refused as error:
+            if files:
+                partition = files[0].partition(own)
+                members = files[0].members(partition)
+            else:
+                partition = partition_of(asked.ask, own)
+                members = nodes_of(asked.ask, partition.nodes) if partition.nodes else []
+        except RadrmError as error:
             step = f"add the lines of radrm slurm setup, or set slurm.partition (it is {own})"
             return fail("partition", _one_line(error), step)
         found.extend([(partition, members)] if members else [])
         return usable(partition, members)
 
     yield Check("slurmctld", look_at_controller, _QUESTION_S)
-    if not settings:
+    if os.access(asked.conf, os.R_OK):
+        yield Check("slurm.conf", look_at_file)
+    if not settings and not files:
         return
-    (config,) = settings
+    config = {**(settings[0] if settings else {}), **(files[0].settings if files else {})}
     yield Check("partition", look_at_partition, _TWO_QUESTIONS_S)
     for partition, members in found:
         yield from _of_partition(asked, config, partition, members)
-    yield Check("JobRequeue", lambda: requeue(config))
-    yield Check("job_submit.lua", lambda: job_submit(config, own, asked.config.gres))
+    differ = any(len({m.gres.get(asked.config.gres) for m in nodes}) > 1 for _, nodes in found)
+    yield Check("HealthCheckProgram", lambda: health(config))
+    yield Check("job_submit.lua", lambda: job_submit(config, own, asked.config.gres, differ))
     yield Check("ProctrackType", lambda: processes(config))
     yield Check("accounting", lambda: accounting(config, asked.config.gres))
     for _, members in found:
@@ -338,7 +402,9 @@ def _of_partition(
 def _of_this_server(asked: Asked, members: list[Node]) -> Iterator[Check]:
     """The checks of the node that this server is, if it is one."""
     own, node = asked.config, here(members, asked.config.node, asked.host)
-    yield Check("this server", lambda: this_node(node, own.enabled, asked.host, own.partition))
+    yield Check(
+        "this server", lambda: this_node(node, own.enabled, asked.host, own.partition, own.node)
+    )
     if node is None or not own.enabled:
         return
     known: list[Paths] = []

@@ -1,10 +1,11 @@
-"""What the step writes into the comment of its Slurm job, and what others read there.
+"""What the daemon writes into the AdminComment of a Slurm job, and what others read there.
 
     radrm: waits: REASON (returned 1 of 3 times)        while it waits
+    radrm: waits: REASON (limit 60 min, returned ...)   the same; its wait is added to this limit
     radrm:gpu_s=12.3,smact=0.61,peak_mib=11000,...      at its end: what it has used
 
-Slurm keeps the comment, with `AccountingStoreFlags=job_comment` also in its accounting. Anybody may
-write there what he likes about his own job.
+Only root writes there, and Slurm's accounting keeps it. A job's Comment is its user's: a step
+writes there, about a node without a daemon, only where nothing stands.
 """
 
 from __future__ import annotations
@@ -18,20 +19,28 @@ from msgspec.structs import asdict
 MOST_RETURNS = 3
 """How often a job goes back to Slurm for another node."""
 _LONGEST_REASON = 160
-_RETURNED = re.compile(r"\(returned (\d{1,3}) of \d{1,3} times\)$")
+_END = re.compile(r"\((?:limit (\d{1,9}) min, )?returned (\d{1,3}) of \d{1,3} times\)$")
 _MARK = "radrm:"
 
 
-def waiting(reason: str, returned: int) -> str:
-    """Return the comment of a job that waits for its GPU, and has been returned so often."""
+def waiting(reason: str, returned: int, limit_min: int | None = None) -> str:
+    """Return the comment of a job that waits for its GPU, and has been returned so often.
+    `limit_min`: its own time limit, to which its wait has been added."""
     text = " ".join(reason.replace("(", "[").replace(")", "]").split())[:_LONGEST_REASON]
-    return f"{_MARK} waits: {text} (returned {returned} of {MOST_RETURNS} times)"
+    limit = "" if limit_min is None else f"limit {limit_min} min, "
+    return f"{_MARK} waits: {text} ({limit}returned {returned} of {MOST_RETURNS} times)"
 
 
 def returned(comment: str) -> int:
     """Return how often a job has gone back to Slurm, as its comment says; 0 if it does not."""
-    found = _RETURNED.search(comment.strip()) if comment.startswith(_MARK) else None
-    return int(found[1]) if found else 0
+    found = _END.search(comment.strip()) if comment.startswith(_MARK) else None
+    return int(found[2]) if found else 0
+
+
+def own_limit_min(comment: str) -> int | None:
+    """Return the time limit, in minutes, of a job whose wait has been added to it; None if not."""
+    found = _END.search(comment.strip()) if comment.startswith(_MARK) else None
+    return int(found[1]) if found and found[1] else None
 
 
 def why_waiting(comment: str) -> str | None:
@@ -39,7 +48,7 @@ def why_waiting(comment: str) -> str | None:
     begin = f"{_MARK} waits: "
     if not comment.startswith(begin):
         return None
-    return _RETURNED.sub("", comment[len(begin) :].strip()).strip() or None
+    return _END.sub("", comment[len(begin) :].strip()).strip() or None
 
 
 class Use(Struct, frozen=True):

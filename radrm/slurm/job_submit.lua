@@ -1,4 +1,4 @@
--- radrm job_submit rules, format 2
+-- radrm job_submit rules, format 3
 --[[
   Slurm's job_submit plugin for the partition whose GPUs radrm shares. Put it beside slurm.conf as
   job_submit.lua, with JobSubmitPlugins=lua there. `radrm slurm setup` prints it with the names and
@@ -16,8 +16,10 @@ local RADRM = {
    margin_mib = @MARGIN_MIB@, -- at least,
    margin = @MARGIN@, -- and this part of the size, without a limit
    most_mib = @MOST_MIB@, -- of the largest node; 0: unknown
-   wait_min = @WAIT_MIN@,
-   first = "#!/usr/bin/env -S radrm slurm-step",
+   nodes = { -- nodes of one kind: GPUs, and MiB of each; where both are known
+@NODES@   },
+   wrapper = [==[
+@WRAPPER@]==],
 }
 
 local function asks_for(text, name)
@@ -87,24 +89,27 @@ end
 
 local function declared(script)
    -- What #RAD lines declare: MiB of each GPU, the number of GPUs, seconds; each may be nil.
-   -- Last, whether the memory has a limit
-   local mib, gpus, time_s, limited
+   -- Last, whether the memory has a limit. What was typed (#RAD-OPTION) overrides the script.
+   local own, typed = {}, {}
    for line in string.gmatch(script, "[^\n]+") do
-      if string.match(line, "^#RAD%s") then
+      local found = string.match(line, "^#RAD%s") and own
+         or string.match(line, "^#RAD%-OPTION%s") and typed
+      if found then
          local size, unit =
             string.match(line, "%s%-%-gpu%-memory[=%s][\"']?(%d+%.?%d*)([kmgtKMGT]?)")
          if size ~= nil then
-            mib = math.ceil(tonumber(size) * MIB[string.lower(unit)])
-            limited = string.match(line, "%s%-%-gpu%-memory[=%s][^%s]*:") ~= nil
+            found.mib = math.ceil(tonumber(size) * MIB[string.lower(unit)])
+            found.limited = string.match(line, "%s%-%-gpu%-memory[=%s][^%s]*:") ~= nil
          end
-         gpus = tonumber(string.match(line, "%s%-%-gpus[=%s][\"']?(%d+)")) or gpus
+         found.gpus = tonumber(string.match(line, "%s%-%-gpus[=%s][\"']?(%d+)")) or found.gpus
          local time = string.match(line, "%s%-%-time[=%s][\"']?([%w:.-]+)")
-         time_s = time ~= nil and seconds_of(time) or time_s
+         found.time_s = time ~= nil and seconds_of(time) or found.time_s
       elseif not string.match(line, "^%s*#") and string.match(line, "%S") then
          break -- its first command
       end
    end
-   return mib, gpus, time_s, limited
+   local of_memory = typed.mib ~= nil and typed or own
+   return of_memory.mib, typed.gpus or own.gpus, typed.time_s or own.time_s, of_memory.limited
 end
 
 local function gpumem_of(script)
@@ -123,17 +128,30 @@ local function gpumem_of(script)
    return asked
 end
 
-local function most_minutes(partitions)
-   -- How long a job of the partition may be; nil: as long as it likes, or unknown
-   local own = partitions ~= nil and partitions[RADRM.partition] or nil
-   if own == nil or own.max_time == nil or own.max_time >= slurm.NO_VAL then
-      return nil
+local function body(script)
+   -- What stands below the lines that start the step; nil: there are none
+   local line, rest = string.match(script, "^([^\n]*)\n?(.*)$")
+   if string.match(line, "^#!.*radrm%s+slurm%-step%s*$") ~= nil then
+      return rest
    end
-   return own.max_time
+   local mark = "\n#RAD-SCRIPT\n"
+   local at = string.find(script, mark, 1, true)
+   if at ~= nil and string.find(script, "#!/bin/sh\n# radrm slurm-step\n", 1, true) == 1 then
+      return string.sub(script, at + #mark)
+   end
+   return nil
 end
 
-local function is_limited(job)
-   return job.time_limit ~= nil and job.time_limit > 0 and job.time_limit < 525600
+local function too_small(script)
+   -- The kinds of nodes that could never run this job
+   local mib, gpus = declared(script)
+   local found = {}
+   for _, kind in ipairs(RADRM.nodes) do
+      if (gpus or 1) > kind.gpus or (mib or 0) > kind.mib then
+         found[#found + 1] = kind.names
+      end
+   end
+   return #found < #RADRM.nodes and found or {} -- Slurm says that no node can
 end
 
 local function refuse(text)
@@ -165,49 +183,40 @@ function radrm_submit(job, partitions)
          .. "with --gres=" .. RADRM.gres .. ":MIB in place of --gres=gpu or --gpus")
    end
    if job.script == nil or job.script == "" then
-      return refuse("partition " .. RADRM.partition .. " takes batch jobs only: sbatch FILE; for a "
-         .. "terminal on a shared GPU: radrm run --pty, on the node")
+      return refuse("partition " .. RADRM.partition .. " takes batch jobs only: sbatch FILE; a "
+         .. "terminal takes another partition")
    end
    if job.min_nodes ~= nil and job.min_nodes ~= slurm.NO_VAL and job.min_nodes > 1 then
       return refuse("partition " .. RADRM.partition .. " has jobs of one node; submit this one to "
          .. "a partition of whole GPUs")
    end
-   local chosen = ""
+   local inside = body(job.script)
+   local script, chosen = inside or job.script, ""
    if not asks(job, RADRM.gres) then
-      chosen = "#RAD-GPUMEM\n" -- so that this is not taken for the user's wish
-      local mib, asked = gpumem_of(job.script), job.tres_per_node
+      if not string.match(script, "^#RAD%-GPUMEM\n") then
+         chosen = "#RAD-GPUMEM\n" -- so that this is not taken for the user's wish
+      end
+      local mib, asked = gpumem_of(script), job.tres_per_node
       if mib > 0 then
          asked = (asked ~= nil and asked ~= "") and asked .. "," or ""
          -- The field gres is tres_per_node with Slurm's prefix: gres: until 23.02, then gres/
          job.gres = asked .. RADRM.gres .. ":" .. string.format("%d", mib)
       end
    end
-   local line, rest = string.match(job.script, "^([^\n]*)\n?(.*)$")
-   local wrapped = string.match(line, "radrm%s+slurm%-step%s*$") ~= nil
-   -- The job's own limit counts from its real start; Slurm's is longer by the wait.
-   local limit, options = job.time_limit, ""
-   if not wrapped and is_limited(job) then
-      options = string.format("#RAD-OPTION --time=%d\n", limit * 60)
-      limit = limit + RADRM.wait_min
-   elseif not wrapped then
-      local _, _, time_s = declared(job.script)
+   local small = too_small(script)
+   if #small > 0 then
+      local others = job.exc_nodes
+      others = (others ~= nil and others ~= "") and others .. "," or ""
+      job.exc_nodes = others .. table.concat(small, ",")
+   end
+   if job.time_limit == nil or job.time_limit >= slurm.NO_VAL then
+      local _, _, time_s = declared(script)
       if time_s ~= nil and time_s > 0 and time_s < 31536000 then
-         limit = math.ceil(time_s / 60) + RADRM.wait_min
+         job.time_limit = math.ceil(time_s / 60) -- the limit is Slurm's
       end
    end
-   local most = most_minutes(partitions)
-   if limit ~= nil and limit < slurm.NO_VAL and most ~= nil and limit > most then
-      return refuse(string.format("partition %s allows %d minutes, of which %d are for the wait on "
-         .. "the node; ask for at most --time=%d", RADRM.partition, most, RADRM.wait_min,
-         math.max(0, most - RADRM.wait_min)))
-   end
-   if limit ~= job.time_limit then
-      job.time_limit = limit
-   end
-   if not wrapped then
-      job.script = RADRM.first .. "\n" .. chosen .. options .. job.script
-   elseif chosen ~= "" then
-      job.script = line .. "\n" .. chosen .. rest
+   if inside == nil or chosen ~= "" then
+      job.script = RADRM.wrapper .. "#RAD-SCRIPT\n" .. chosen .. script
    end
    if job.requeue ~= 0 then
       job.requeue = 1 -- a job of --no-requeue fails where others go to another node
@@ -230,6 +239,10 @@ function radrm_modify(job, record)
    if ours and (others or not was_ours) then
       return refuse("a job cannot be moved into partition " .. RADRM.partition
          .. ": its script has to run through radrm; submit it there")
+   end
+   if was_ours and others then
+      return refuse("a job cannot be moved out of partition " .. RADRM.partition
+         .. ": its script runs through radrm; submit it to the other one")
    end
    return slurm.SUCCESS
 end

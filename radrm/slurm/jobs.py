@@ -13,10 +13,26 @@ from radrm.core.units import show_mib
 from radrm.errors import Refused
 from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import why_waiting
-from radrm.slurm.outer import shown
+from radrm.slurm.outer import count_in, shown
 
 _BETWEEN = "\x1f"
-_FORMAT = _BETWEEN.join(("%i", "%u", "%T", "%N", "%b", "%M", "%l", "%r", "%j", "%k"))
+_COLUMNS = {
+    "JobArrayID": 40,
+    "UserName": 64,
+    "State": 20,
+    "NodeList": 100,
+    "tres-per-node": 200,
+    "TimeUsed": 20,
+    "TimeLimit": 20,
+    "Reason": 100,
+    "Name": 200,
+    "Comment": 300,
+    "admin_comment": 300,
+    "AdminComment": 300,
+}
+"""What squeue is asked for, and the width of each. The last two are one column, whose name differs
+between releases: squeue leaves out the other."""
+_FORMAT = ",".join(f"{name}:{width}{_BETWEEN}" for name, width in _COLUMNS.items())
 _ASK_S = 30.0
 MOST_ROWS = 10_000
 
@@ -27,7 +43,8 @@ REASONS = {
     "Priority": "jobs of higher priority are before it",
     "Dependency": "it waits for another job (--after)",
     "DependencyNeverSatisfied": "the job that it waits for has ended otherwise; cancel it: scancel",
-    "BeginTime": "it may not start before its begin time; after a requeue that is two minutes",
+    "BeginTime": "it may not start before its begin time; after a return to Slurm that is two "
+    "minutes (cred_expire of AuthInfo in slurm.conf)",
     "JobHeldUser": "it is held; release it: scontrol release",
     "JobHeldAdmin": "an administrator holds it",
     "PartitionTimeLimit": "its time limit is above the partition's; lower --time",
@@ -64,36 +81,28 @@ class ClusterRow(Struct, frozen=True):
 
 def listed(config: SlurmConfig, user: str | None = None) -> list[ClusterRow]:
     """Return the jobs of the partition that have not ended. Raises `Refused`."""
-    words = ["--noheader", f"--partition={config.partition}", f"--format={_FORMAT}"]
+    words = ["--noheader", f"--partition={config.partition}", f"--Format={_FORMAT}"]
     if user is not None:
         words.append(f"--user={user}")
     lines = run("squeue", *words, timeout_s=_ASK_S).splitlines()[:MOST_ROWS]
-    rows = (line.split(_BETWEEN, 9) for line in lines)
-    return [_row(config.gres, *row) for row in rows if len(row) == 10]
+    rows = ([word.strip() for word in line.split(_BETWEEN)] for line in lines)
+    return [_row(config.gres, *row[:11]) for row in rows if len(row) > 11]
 
 
 def _row(gres: str, *words: str) -> ClusterRow:
-    job, user, state, node, asked, time, limit, reason, name, comment = words
-    waits = why_waiting(comment) if state == "RUNNING" else reason
+    job, user, state, node, asked, time, limit, reason, name, comment, note = words
+    waits = (why_waiting(note) or why_waiting(comment)) if state == "RUNNING" else reason
     return ClusterRow(
         job,
         name,
         user,
         state if waits is None or state != "RUNNING" else "WAITING",
         node or None,
-        gpumem_in(asked, gres),
+        count_in(asked, gres),
         time,
         limit,
         None if waits in (None, "None", "") else waits,
     )
-
-
-def gpumem_in(text: str, gres: str) -> int | None:
-    """Return the MiB in what a job asks of GRES, as `gres:gpumem:6144` or `gpumem=6G`."""
-    found = re.search(rf"(?:^|[:,/]){re.escape(gres)}[:=]([0-9]{{1,15}})(?![0-9])([KMGT]?)", text)
-    if found is None:
-        return None
-    return int(found[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
 
 
 def nodes_of(
@@ -103,13 +112,13 @@ def nodes_of(
     options of sinfo. Raises `Refused`."""
     asked = "--noheader", "--Node", f"--partition={partition}", *words, "--format=%N %G"
     rows = (row.partition(" ") for row in run("sinfo", *asked, timeout_s=timeout_s).splitlines())
-    return [(name, gpumem_in(has, gres) or 0) for name, _, has in rows]
+    return [(name, count_in(has, gres) or 0) for name, _, has in rows]
 
 
 def explained(job_id: str, config: SlurmConfig) -> dict[str, str]:
     """Return what Slurm says of one job, in words for users. Raises `Refused`."""
     found = the_job(job_id)
-    asked = gpumem_in(found.get("TresPerNode", ""), config.gres)
+    asked = count_in(found.get("TresPerNode", ""), config.gres)
     state, reason = found.get("JobState", "unknown"), found.get("Reason", "None")
     lines = {
         "job": f"{job_id} ({found.get('JobName', '')}), of {found.get('UserId', '').split('(')[0]}",
@@ -118,7 +127,8 @@ def explained(job_id: str, config: SlurmConfig) -> dict[str, str]:
     }
     if asked is not None:
         lines["asks for"] = f"{show_mib(asked)} of GPU memory ({config.gres}:{asked})"
-    waits = why_waiting(found.get("Comment", ""))
+    notes = [found.get(name, "") for name in ("AdminComment", "Comment")]
+    waits = next(filter(None, map(why_waiting, notes)), None)
     if found.get("BatchHost"):
         lines["node"] = found["BatchHost"]
     if state == "RUNNING" and waits is not None:
@@ -127,6 +137,9 @@ def explained(job_id: str, config: SlurmConfig) -> dict[str, str]:
     elif reason not in ("None", "") and state != "RUNNING":
         meaning = REASONS.get(reason)
         lines["why"] = reason if meaning is None else f"{reason}: {meaning}"
+        before = waits or next((n for n in notes if n.startswith("radrm: returned")), "")
+        if before:
+            lines["before"] = before.removeprefix("radrm: ")
     if found.get("Restarts", "0") != "0":
         lines["started again"] = f"{found['Restarts']} times"
     if found.get("StdOut"):

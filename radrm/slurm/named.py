@@ -56,7 +56,7 @@ def _run(name: str, words: list[str]) -> int:
     if name in INSTEAD:
         raise Refused(f"{name} is not here; use: {INSTEAD[name]}")
     if name not in ("sbatch", "scontrol") and {"-h", "--help"} & set(words) == {"--help"}:
-        print(f"{name} of radrm: its options are in docs/slurm.md; see also radrm help")
+        print(f"{name} of radrm: its options: radrm help slurm.md")
         return 0
     return _COMMANDS[name](words)
 

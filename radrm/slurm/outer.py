@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 
 from msgspec import Struct
 
+from radrm.core.units import parse_seconds
 from radrm.errors import UsageError
 from radrm.host.processes.identity import Identity, identify
 from radrm.slurm.asking import record, run
+from radrm.slurm.comment import returned
 
 _OUTSIDE = (
     "radrm slurm-step runs inside a job of Slurm, and this is none; submit it: "
@@ -19,9 +22,7 @@ _OUTSIDE = (
 
 
 class SlurmJob(Struct, frozen=True):
-    """The Slurm job of the step `process`. `end_s`: when Slurm ends it, in epoch seconds; None:
-    unknown. `comment` is its comment, `nodes` the number of its nodes, `gpumem_mib` the GPU memory
-    that it has on its node, None without any. `requeue`: Slurm may run it again. `element` of an
+    """The Slurm job of the step `process`. `nodes` is the number of its nodes. `element` of an
     array: `4711_3`, else nothing."""
 
     id: str
@@ -32,10 +33,6 @@ class SlurmJob(Struct, frozen=True):
     node: str
     nodes: int
     process: Identity
-    end_s: float | None = None
-    comment: str = ""
-    gpumem_mib: int | None = None
-    requeue: bool = True
     element: str = ""
 
     @property
@@ -55,8 +52,65 @@ class SlurmJob(Struct, frozen=True):
             "pid": own.pid,
             "start_ticks": own.start_ticks,
             "boot_id": own.boot_id,
-            "end_s": self.end_s,
         }
+
+
+class Told(Struct, frozen=True):
+    """What Slurm's controller says of a job. `limit_s`: its time limit, None without one; `ran_s`:
+    how long this run has taken. `gpumem_mib`: what it has asked for, None for nothing; `note`: its
+    AdminComment, where the daemon writes."""
+
+    id: str
+    uid: int | None
+    name: str
+    partition: str
+    node: str
+    limit_s: float | None
+    ran_s: float
+    gpumem_mib: int | None
+    note: str
+
+    @property
+    def document(self) -> dict[str, object]:
+        """What a step is told of its own job."""
+        return {
+            "name": self.name,
+            "limit_s": self.limit_s,
+            "gpumem_mib": self.gpumem_mib,
+            "returned": returned(self.note),
+        }
+
+
+def told_of(fields: Mapping[str, str], gres: str) -> Told:
+    """Return what the fields of `scontrol show job` say."""
+    owner = re.search(r"\(([0-9]{1,10})\)$", fields.get("UserId", ""))  # alice(1000)
+    return Told(
+        id=fields.get("JobId", ""),
+        uid=int(owner[1]) if owner else None,
+        name=fields.get("JobName", ""),
+        partition=fields.get("Partition", ""),
+        node=fields.get("BatchHost", ""),
+        limit_s=length_s(fields.get("TimeLimit", "")),
+        ran_s=length_s(fields.get("RunTime", "")) or 0.0,
+        gpumem_mib=count_in(fields.get("TresPerNode", ""), gres),
+        note=fields.get("AdminComment", "").strip(),
+    )
+
+
+def length_s(text: str) -> float | None:
+    """Return a length of time of Slurm's, `1-02:03:04`, in seconds; None for `UNLIMITED`."""
+    try:
+        return parse_seconds(text)
+    except ValueError:
+        return None
+
+
+def count_in(text: str, gres: str) -> int | None:
+    """Return the number in what a job asks of GRES, as `gres:gpumem:6144` or `gpumem=6G`."""
+    found = re.search(rf"(?:^|[:,/]){re.escape(gres)}[:=]([0-9]{{1,15}})(?![0-9])([KMGT]?)", text)
+    if found is None:
+        return None
+    return int(found[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
 
 
 def this_job(environ: Mapping[str, str], outside: str = _OUTSIDE) -> SlurmJob:

@@ -10,24 +10,28 @@ spool, and is refused once the process is dead.
 A pidfd tells when a step ends. All memory here is a cache: after a restart the steps ask again, and
 the jobs' records name their processes.
 
-A step asks first who it is, then submits its job, then asks when it is woken: is there an attempt
-to run, has the job ended. It also says when its Slurm job ends.
+A step asks first who it is, and is told what Slurm says of its job; then it submits it, then asks
+when it is woken: is there an attempt to run, has the job ended. It also says when its Slurm job
+ends. Slurm's controller is asked once for each step, here, and told by `telling.py`.
+
+Whose fault it is that a job cannot run here is decided here, as far as the daemon knows: `fault` in
+an answer (`step/returning.py`).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any, Protocol
 
 from radrm.config import SlurmConfig
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Instant, Job, OuterJob
-from radrm.core.words import StopReason
+from radrm.core.words import JobState, StopReason
 from radrm.daemon.serving.server import Request
 from radrm.daemon.steps import Serves
 from radrm.daemon.views.arguments import Words
@@ -37,13 +41,14 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import waiting
 from radrm.host.attempts.live import readable
 from radrm.host.attempts.waiting import wake
-from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, alive, open_pidfd
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import OUTER, SUFFIX, Envelope
 from radrm.host.storage.tickets import is_ticket
-from radrm.host.wall import wall_s
+from radrm.slurm import comment
 from radrm.slurm.asking import is_in_job
+from radrm.slurm.outer import Told, shown, told_of
+from radrm.slurm.telling import Notes
 from radrm.structs import replace
 
 _MOST_ASKED = 64
@@ -61,23 +66,35 @@ class Taken(Protocol):
     def job_of_outer(self, name: str) -> int | None: ...
 
 
+class NotThere(Refused):
+    """A process is not in the Slurm job that it names."""
+
+    def __init__(self, pid: int, outer_id: str) -> None:
+        super().__init__(f"process {pid} is not in Slurm job {outer_id}")
+
+
+Ask = Callable[[int, str, str], "Told | None"]
+"""Says what the controller says of the job of a process: its pid, the job's number, and its name
+for Slurm's commands. None while the controller is away. Raises `NotThere`."""
+
+
 class Steps:
-    """Used by the loop's thread. `ask`, in another one, says whether a process of a user is in a
-    job of that user."""
+    """Used by the loop's thread. `ask` is called in another one."""
 
     def __init__(
         self,
         config: SlurmConfig,
-        clock: Clock,
         store: Taken,
-        ask: Callable[[int, int, str], bool] | None = None,
+        ask: Ask | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self.config = config
-        self._clock = clock
+        self.notes = notes or Notes(config.local_wait_s)
         self._store = store
-        self._ask = ask or partial(is_in_job, node=config.node)
-        self._vouched: dict[Process, tuple[int, str] | RadrmError] = {}
-        """By process: its user and its Slurm job; or why that is not known of it."""
+        self._ask = ask or self._ask_slurm
+        self._vouched: dict[Process, tuple[int, str, Told | None] | RadrmError] = {}
+        """By process: its user, its Slurm job, and what the controller said of that, None if it was
+        away; or why that is not known of it."""
         self._asking: set[Process] = set()
         self._tickets: dict[str, str] = {}
         """By outer job: the ticket of an unfinished job that runs in it."""
@@ -90,13 +107,12 @@ class Steps:
 
     # ------------------------------------------------------------- what a step says of itself
 
-    def vouch(self, client: Peer, process: Process, outer_id: str) -> bool:
+    def vouch(self, client: Peer, process: Process, outer_id: str, named: str = "") -> bool:
         """Return whether this client is that process, in that Slurm job; False: ask again soon.
+        `named`: what Slurm's commands call the job.
 
         Raises `Refused` if it is not, and `Unreachable` while Slurm does not say.
         """
-        if not self.config.enabled:
-            raise Refused("this daemon takes no jobs from Slurm; set slurm.enabled = true there")
         if client.pid != process[0] or not alive(Identity(*process)):
             raise Refused(
                 f"process {process[0]} is not the one that asks; start the step on this node, "
@@ -107,13 +123,44 @@ class Steps:
             del self._vouched[process]  # it may ask again
             raise known
         if known is None:
-            self._begin_to_ask(client, process, outer_id)
+            self._begin_to_ask(client, process, outer_id, named or outer_id)
             return False
-        if known != (client.uid, outer_id):
-            raise Refused(f"process {process[0]} is not in Slurm job {outer_id}")
+        if known[:2] != (client.uid, outer_id):
+            raise NotThere(process[0], outer_id)
         return True
 
-    def _begin_to_ask(self, client: Peer, process: Process, outer_id: str) -> None:
+    def told(self, client: Peer, outer: OuterJob, named: str) -> Told | None:
+        """Return what the controller says of the job of a step that was vouched for; None while it
+        says nothing, and is asked again."""
+        known = self._vouched.get(outer.step)
+        if isinstance(known, tuple) and known[2] is not None:
+            self.notes.begin(outer.name, named, known[2])
+            return known[2]
+        self._begin_to_ask(client, outer.step, outer.id, named)
+        return None
+
+    def fault(self, outer: OuterJob, told: Told) -> tuple[str, str] | None:
+        """Return whose fault it is that this job cannot run here, and why; None if it can."""
+        if not self.config.enabled:
+            why = "its radrm takes no jobs of Slurm (slurm.enabled is false)"
+            if told.gpumem_mib is not None:  # nobody drains a node by a job of another kind
+                self.notes.fault(outer.name, told, why)
+            return "node", why
+        if told.partition != self.config.partition:
+            own = self.config.partition
+            why = f"{outer.label} is in partition {told.partition}, and radrm shares the GPUs of "
+            return "job", f"{why}partition {own}; submit it there: sbatch -p {own} FILE"
+        return None
+
+    def _ask_slurm(self, pid: int, outer_id: str, named: str) -> Told | None:
+        if not is_in_job(pid, outer_id, node=self.config.node):
+            raise NotThere(pid, outer_id)
+        try:
+            return told_of(shown(named), self.config.gres)
+        except Refused:
+            return None  # the controller is away; Slurm starts no process of another user in a job
+
+    def _begin_to_ask(self, client: Peer, process: Process, outer_id: str, named: str) -> None:
         if process in self._asking or len(self._asking) >= _MOST_ASKED:
             return
         if len(self._vouched) >= _KEPT:
@@ -122,9 +169,12 @@ class Steps:
 
         def ask() -> None:
             try:
-                found: tuple[int, str] | RadrmError = client.uid, outer_id
-                if not self._ask(client.pid, client.uid, outer_id):
-                    found = Refused(f"process {client.pid} is not in Slurm job {outer_id}")
+                told = self._ask(client.pid, outer_id, named)
+                found: tuple[int, str, Told | None] | RadrmError = client.uid, outer_id, told
+                if told is not None and (told.uid, told.id) != (client.uid, outer_id):
+                    found = NotThere(client.pid, outer_id)
+            except NotThere as error:
+                found = error
             except RadrmError as error:
                 found = Unreachable(f"Slurm does not say what is in job {outer_id}: {error}")
             except Exception as error:
@@ -153,15 +203,12 @@ class Steps:
             return None
         if not self.config.enabled:
             raise Refused("this daemon takes no jobs from Slurm; set slurm.enabled = true")
-        outer = OuterJob(**fields)
-        if self._vouched.get(outer.step) != (uid, outer.id):
+        outer = OuterJob(**{name: fields[name] for name in OUTER})
+        known = self._vouched.get(outer.step)
+        if not isinstance(known, tuple) or known[:2] != (uid, outer.id):
             if not alive(Identity(*outer.step)):
                 raise Refused(f"the step of {outer.label} ended before its job was taken in")
             raise OSError(errno.EAGAIN, f"the step of {outer.label} has not been vouched for")
-        if outer.end_s is not None:  # simulated GPUs have a clock that runs faster
-            left_s = outer.end_s - wall_s()
-            end_s = self._clock.now().wall_s + left_s * self._clock.scale
-            outer = OuterJob(**{**fields, "end_s": end_s})
         return outer
 
     def is_repeated(self, outer: OuterJob, ticket: str) -> bool:
@@ -234,16 +281,26 @@ _LONGEST_AGO_S = 86_400.0
 
 
 def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
-    """Return what a step is to do: `vouched` False: ask again; `folder`: run the attempt in it;
-    `earlier`: its Slurm job has had this job already."""
+    """Return what a step is to do: `vouched` False: ask again; `slurm`: what Slurm says of its job;
+    `fault` and `why`: it does not run here; `folder`: run the attempt in it; `telling`: wait until
+    Slurm knows what the job has used; `earlier`: its Slurm job has had this job already."""
     words, client = request.words, request.client
     fields: dict[str, Any] = {name: words.get(name) for name in OUTER}
-    if not all(OUTER[name](fields[name]) for name in OUTER):
+    named = words.get("named") or fields["id"]
+    if not all(OUTER[name](fields[name]) for name in OUTER) or not _is_name(named):
         raise UsageError("the request 'step' does not name its process and its Slurm job")
     outer = OuterJob(**fields)
-    answer: Document = {"vouched": steps.vouch(client, outer.step, outer.id)}
-    ticket = words.get("ticket")
-    if not answer["vouched"] or ticket is None:
+    answer: Document = {"vouched": steps.vouch(client, outer.step, outer.id, named)}
+    if not answer["vouched"]:
+        return answer
+    if words.get("fenced") is True:
+        answer["silent"], answer["every_s"] = steps.notes.silence()
+    told = steps.told(client, outer, named)
+    if (ticket := words.get("ticket")) is None:
+        if told is not None:
+            limit_s = steps.notes.own_limit_s(outer.name)
+            answer["slurm"] = {**told.document, "limit_s": limit_s}
+            answer["fault"], answer["why"] = steps.fault(outer, told) or (None, None)
         return answer
     if not isinstance(ticket, str) or not is_ticket(ticket):
         raise UsageError("the request 'step' has no ticket")
@@ -253,19 +310,63 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
         return answer
     if job.outer is not None and job.outer.step != outer.step:
         raise Refused(f"job {job.label} is not that of {outer.label}")
-    _note_end(loop, job, words)
+    _note_end(steps, loop, job, outer, words)
     job = loop.scheduler.snapshot.job(job.id) or loop.store.job(job.id) or job
     documents = JobDocuments(loop.scheduler, loop.store)
     answer["job"] = documents.detailed(job, loop.clock.now())
+    steps.notes.limit(outer.name, job.spec.time_limit_s)
     if job.state.final:
-        answer["use"] = _use(loop.store.attempts(job.id))
+        _note_ended(steps, loop, job, outer, answer)
+    elif job.state.waiting:
+        _note_waiting(steps, loop, job, outer, answer["job"])
     attempt = loop.scheduler.snapshot.attempt(job.id)
     if attempt is not None:
         folder = loop.launcher.folder(attempt.serial)
         answer["serial"] = attempt.serial
         there = waiting.exists(folder)
         answer["folder"] = os.path.join(folder, attempts.STEP) if there else None
+        if there:
+            steps.notes.started(outer.name)
     return answer
+
+
+_NAMED = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,7})?")
+_JOBS = re.compile(r"\b(jobs?) ([0-9]{1,10}(?:, [0-9]{1,10})*)\b")
+
+
+def _is_name(named: Any) -> bool:
+    return isinstance(named, str) and _NAMED.fullmatch(named) is not None
+
+
+def _note_waiting(
+    steps: Steps, loop: Serves, job: Job, outer: OuterJob, document: Document
+) -> None:
+    """Have Slurm show why a job waits."""
+    if steps.notes.is_due(outer.name):
+        rules = {r.rule for r in loop.scheduler.why_waiting(job.id, loop.clock.now())}
+        why = in_slurms_numbers(document["reason"] or "for its turn", loop.scheduler.snapshot.job)
+        steps.notes.waiting(outer.name, why, frozenset(rules))
+
+
+def in_slurms_numbers(text: str, job_of: Callable[[int], Job | None]) -> str:
+    """Return a reason that names jobs of Slurm's by Slurm's numbers, not by those of this node."""
+
+    def named(match: re.Match[str]) -> str:
+        jobs = [job_of(int(number)) for number in match[2].split(", ")]
+        if any(job is None or job.outer is None for job in jobs):
+            return match[0]
+        return f"Slurm {match[1]} {', '.join(job.outer.id for job in jobs if job and job.outer)}"
+
+    return _JOBS.sub(named, text)
+
+
+def _note_ended(steps: Steps, loop: Serves, job: Job, outer: OuterJob, answer: Document) -> None:
+    """Have Slurm show what a job has used; or say that it has not fitted here."""
+    if job.state is JobState.FAILED and not job.attempts:
+        answer["fault"], answer["why"] = "place", job.reason or "it cannot run there"
+    elif job.outer is not None and job.outer.gone is None:
+        use = comment.Use(**_use(loop.store.attempts(job.id)))
+        answer["telling"] = not steps.notes.ended(outer.name, use)
 
 
 def _use(made: Iterable[Attempt]) -> Document:
@@ -315,7 +416,7 @@ def _earlier(loop: Serves, outer: OuterJob) -> str | None:
     return "an earlier one" if job is None else f"job {job.label} ({job.state.value})"
 
 
-def _note_end(loop: Serves, job: Job, words: Words) -> None:
+def _note_end(steps: Steps, loop: Serves, job: Job, outer: OuterJob, words: Words) -> None:
     """Note that the Slurm job ends, if the step says so: why, and since when (time since boot)."""
     gone, why, since_s = words.get("gone"), words.get("why"), words.get("since_s")
     if gone is None:
@@ -325,6 +426,8 @@ def _note_end(loop: Serves, job: Job, words: Words) -> None:
     if gone == RETURNED and not job.state.waiting:
         return  # it has started meanwhile
     text = plain(why[:_LONGEST_WHY])
+    if gone == RETURNED and job.outer is not None and job.outer.gone is None:
+        steps.notes.returns(outer.name, text)
     reason, ago_s = _REASONS[str(gone)], clock_gettime(CLOCK_BOOTTIME) - since_s
     if not 0 <= ago_s < _LONGEST_AGO_S:
         ago_s = 0.0

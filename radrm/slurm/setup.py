@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
@@ -11,8 +13,9 @@ from msgspec import Struct
 
 from radrm.config import Config, SlurmConfig, load_config
 from radrm.core.records import DECLARED_MARGIN
-from radrm.core.units import parse_mib, show_seconds
+from radrm.core.units import parse_mib
 from radrm.host.storage.paths import Paths, client_paths, servers_own
+from radrm.slurm.asking import NAME
 
 # ------------------------------------------------------------------
 # The lines for Slurm's own configuration: `radrm slurm setup`. It writes nothing.
@@ -49,48 +52,58 @@ def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> t
 
 
 class ClusterNode(Struct, frozen=True):
-    """A node of the partition, by Slurm's name or range of names, and the MiB of all its GPUs."""
+    """A node of the partition, by Slurm's name or range of names, and the MiB of all its GPUs.
+    `gpus`: how many they are, all of one size; 0: unknown, or of several sizes."""
 
     name: str
     gpumem_mib: int
+    gpus: int = 0
 
 
-def slurm_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
-    """Return the lines for slurm.conf."""
+def slurm_conf(config: SlurmConfig, nodes: Sequence[ClusterNode]) -> str:
+    """Return the lines for slurm.conf: whole ones, and what is to be appended to lines of yours."""
     named = ",".join(node.name for node in nodes)
     own = "\n".join(
-        f"NodeName={node.name} Gres={config.gres}:{node.gpumem_mib}   # and what it has already"
+        f"# append to your line NodeName={node.name}: Gres={config.gres}:{node.gpumem_mib}"
+        f"  (to its Gres=: ,{config.gres}:{node.gpumem_mib})"
         for node in nodes
     )
     return f"""\
-# The GPU memory of each node is counted, so that Slurm chooses the node; radrm there the GPU.
-# Where a line exists already, add to it: GresTypes=gpu,{config.gres}
-GresTypes={config.gres}
+# 1. What Slurm counts: the GPU memory of each node. Then restart slurmctld and all slurmd.
+# append to your line GresTypes=, or write it: GresTypes={config.gres}
 {own}
-# Several jobs on a node, each with its CPUs and host memory. Without DefMemPerCPU each job would
-# take all of a node's memory, and be alone there. FORCE:1 gives each core to one job; FORCE alone
-# is FORCE:4.
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=4096
-PartitionName={config.partition} Nodes={named} OverSubscribe=FORCE:1 MaxNodes=1 State=UP
-# The step gives a job back that waits for its GPU for {show_seconds(config.local_wait_s)}.
-# MaxTime of the partition includes this wait.
-JobRequeue=1
-# Slurm waits 3 s for more jobs before it starts one, unless it is told not to.
-SchedulerParameters=batch_sched_delay=0
-# A partition's rules (job_submit.lua lies beside slurm.conf).
-JobSubmitPlugins=lua
-# With slurmdbd: what jobs have used of their GPUs is kept with their comments, for sacct and
-# radrm report. Two more lines keep what they asked for, and count it for fair share, 1000 MiB as
-# a CPU. Slurm does not start with them without slurmdbd, so they are comments here.
-AccountingStoreFlags=job_comment
-#AccountingStorageTRES=gres/{config.gres}
-#PartitionName=... TRESBillingWeights="CPU=1.0,GRES/{config.gres}=0.001"
+# Needed, and likely yours already: SelectType=select/cons_tres SelectTypeParameters=CR_Core_Memory
+#
+# 2. The partition. Then: scontrol reconfigure. FORCE:1 gives each core to one job; without
+# DefMemPerCPU each job would take all of a node's memory, and be alone there.
+PartitionName={config.partition} Nodes={named} OverSubscribe=FORCE:1 MaxNodes=1 \
+DefMemPerCPU=4096 State=UP
+#
+# 3. The partition's rules: {NAME}, beside slurm.conf. Then: scontrol reconfigure.
+# append to your line JobSubmitPlugins=, or write it: JobSubmitPlugins=lua
+#
+# 4. A node whose radrm takes no jobs is drained, and resumed. Slurm has one such program: if yours
+# is another, call this one from it. Then: scontrol reconfigure.
+# HealthCheckProgram=/etc/slurm/{HEALTH} HealthCheckInterval=60 HealthCheckNodeState=ANY
+#
+# If you like. Slurm waits 3 s for more jobs before it starts one; append to SchedulerParameters=:
+# batch_sched_delay=0. With slurmdbd, what jobs have asked for is counted; append to
+# AccountingStorageTRES=: gres/{config.gres}; to the partition, 1000 MiB as a CPU:
+# TRESBillingWeights="CPU=1.0,GRES/{config.gres}=0.001". Slurm does not start with these without it.
 """
 
 
-def gres_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
+def unequal(nodes: Sequence[ClusterNode]) -> str | None:
+    """Return what is to be done about nodes whose GPUs differ; None if they do not, or are told."""
+    if len({node.gpumem_mib for node in nodes}) < 2 or all(node.gpus for node in nodes):
+        return None
+    return (
+        "the nodes differ, and their sum does not tell Slurm how large one GPU is; name number and "
+        "size, so that Slurm chooses right: --node 'g[1-8]:8x80G'"
+    )
+
+
+def gres_conf(config: SlurmConfig, nodes: Sequence[ClusterNode]) -> str:
     """Return the lines for gres.conf."""
     return "".join(
         f"NodeName={node.name} Name={config.gres} Count={node.gpumem_mib} Flags=CountOnly\n"
@@ -98,10 +111,11 @@ def gres_conf(config: SlurmConfig, nodes: list[ClusterNode]) -> str:
     )
 
 
-def job_submit_lua(config: SlurmConfig, nodes: Sequence[ClusterNode] = ()) -> str:
+def job_submit_lua(
+    config: SlurmConfig, nodes: Sequence[ClusterNode] = (), radrm: str = "radrm"
+) -> str:
     """Return job_submit.lua with the names and amounts of the configuration. `nodes`: none, if they
-    are unknown."""
-    text = files("radrm.slurm").joinpath("job_submit.lua").read_text("utf-8")
+    are unknown. `radrm`: where it is on the nodes."""
     known = {
         "PARTITION": config.partition,
         "GRES": config.gres,
@@ -109,8 +123,39 @@ def job_submit_lua(config: SlurmConfig, nodes: Sequence[ClusterNode] = ()) -> st
         "MARGIN_MIB": str(MARGIN_MIB),
         "MARGIN": f"{DECLARED_MARGIN:g}",
         "MOST_MIB": str(max((node.gpumem_mib for node in nodes), default=0)),
-        "WAIT_MIN": str(math.ceil(config.local_wait_s / 60)),
+        "NODES": "".join(
+            f'      {{ names = "{node.name}", gpus = {node.gpus}, '
+            f"mib = {node.gpumem_mib // node.gpus} }},\n"
+            for node in nodes
+            if node.gpus
+        ),
+        "WRAPPER": wrapper(radrm),
     }
-    for name, value in known.items():
-        text = text.replace(f"@{name}@", value)
+    return _filled(NAME, known)
+
+
+HEALTH = "radrm-health.sh"
+"""The name of the program that Slurm runs on each node."""
+
+
+def health(config: SlurmConfig, radrm: str = "radrm") -> str:
+    """Return the program by which slurmd drains a node whose radrm takes no jobs."""
+    return _filled("health.sh", {"RADRM": shlex.quote(radrm), "NODE": shlex.quote(config.node)})
+
+
+def _filled(name: str, known: Mapping[str, str]) -> str:
+    text = files("radrm.slurm").joinpath(name).read_text("utf-8")
+    for key, value in known.items():
+        text = text.replace(f"@{key}@", value)
     return text
+
+
+def wrapper(radrm: str) -> str:
+    """Return the lines by which a batch script starts the step. `radrm`: where it is."""
+    return _filled("wrapper.sh", {"RADRM": shlex.quote(radrm)})
+
+
+def program() -> str:
+    """Return the path of the `radrm` that runs: on the nodes it is likely at the same place."""
+    found = shutil.which("radrm") or os.path.join(os.path.dirname(sys.executable), "radrm")
+    return os.path.abspath(found)

@@ -31,45 +31,59 @@ from radrm.jobfile.relations import AfterOption
 from radrm.jobfile.text import read_text
 from radrm.slurm.asking import run
 from radrm.slurm.jobs import nodes_of
-from radrm.slurm.setup import MARGIN_MIB
+from radrm.slurm.setup import MARGIN_MIB, program, wrapper
 
 # ------------------------------------------------------------------
 # Batch scripts that run through `radrm slurm-step`.
 #
-#     #!/usr/bin/env -S radrm slurm-step
+#     #!/bin/sh
+#     # radrm slurm-step        and lines of `wrapper.sh`, which start it
+#     #RAD-SCRIPT
 #     #RAD-GPUMEM
-#     #RAD-OPTION --time=7200
+#     #RAD-OPTION --gpus=2
 #     #!/bin/bash
 #     python train.py
 #
-# The first line makes Slurm start the step with the script. `#RAD-GPUMEM` says that radrm has
-# chosen the job's `gpumem`, by an estimate or as the default: without it, that is what the user has
-# asked for. Lines of `#RAD-OPTION` have options that were typed, and override those of the script.
-# The rest is the script as it was, which the step submits. `job_submit.lua` makes the same lines.
+# The first lines start the step with the script, or give the job back to Slurm on a node that has
+# no radrm. A user may write one line in their place: `#!/usr/bin/env -S radrm slurm-step`.
+# `#RAD-GPUMEM` says that radrm has chosen the job's `gpumem`, by an estimate or as the default:
+# without it, that is what the user has asked for. Lines of `#RAD-OPTION` have options that were
+# typed, and override those of the script. The rest is the script as it was, which the step submits.
+# `job_submit.lua` makes the same lines.
 
 
-FIRST = "#!/usr/bin/env -S radrm slurm-step"
-GPUMEM = "#RAD-GPUMEM"
+WRAPPER = "#!/bin/sh\n# radrm slurm-step\n"
+SCRIPT = "#RAD-SCRIPT\n"
+GPUMEM = "#RAD-GPUMEM\n"
 OPTION = "#RAD-OPTION "
 _IS_FIRST = re.compile(r"#!\s*\S.*\bradrm\s+slurm-step\s*$")
 _MOST_OPTIONS = 200
 
 
+def _inside(script: str) -> str | None:
+    """What stands below the lines that start the step; None: it does not run through the step."""
+    first, _, rest = script.partition("\n")
+    if _IS_FIRST.match(first) is not None:
+        return rest
+    found = script.partition(f"\n{SCRIPT}") if script.startswith(WRAPPER) else ("", "", "")
+    return found[2] if found[1] else None
+
+
 def is_wrapped(script: str) -> bool:
     """Return whether Slurm runs this script through the step."""
-    return _IS_FIRST.match(script.partition("\n")[0]) is not None
+    return _inside(script) is not None
 
 
 def is_gpumem_asked(script: str) -> bool:
     """Return whether its user has chosen the GPU memory that its job has asked of Slurm."""
-    return not (is_wrapped(script) and script.split("\n", 2)[1:2] == [GPUMEM])
+    return not (_inside(script) or "").startswith(GPUMEM)
 
 
-def wrap(script: str, options: Sequence[str] = ()) -> str:
+def wrap(script: str, options: Sequence[str] = (), radrm: str = "radrm") -> str:
     """Return the script that runs this one through the step, with options that override its own,
-    one word each. radrm chooses its GPU memory."""
-    lines = [FIRST, GPUMEM, *(OPTION + shlex.quote(word) for word in options)]
-    return "\n".join(lines) + "\n" + unwrap(script)[0]
+    one word each. radrm chooses its GPU memory. `radrm`: where it is on the nodes."""
+    lines = "".join(f"{OPTION}{shlex.quote(word)}\n" for word in options)
+    return wrapper(radrm) + SCRIPT + GPUMEM + lines + unwrap(script)[0]
 
 
 def unwrap(script: str) -> tuple[str, RawOptions]:
@@ -77,12 +91,11 @@ def unwrap(script: str) -> tuple[str, RawOptions]:
 
     Raises `BadFile` for lines of options that cannot be read, and `UsageError` for wrong options.
     """
-    if not is_wrapped(script):
+    rest = _inside(script)
+    if rest is None:
         return script, {}
     words: list[str] = []
-    rest = script.partition("\n")[2]
-    if not is_gpumem_asked(script):
-        rest = rest.partition("\n")[2]
+    rest = rest.removeprefix(GPUMEM)
     while rest.startswith(OPTION) and len(words) < _MOST_OPTIONS:
         line, _, rest = rest.partition("\n")
         try:
@@ -98,7 +111,7 @@ def unwrap(script: str) -> tuple[str, RawOptions]:
 
 _SBATCH_S = 60.0
 
-TO_SLURM = frozenset({"array", "after", "begin", "hold", "output", "error"})
+TO_SLURM = frozenset({"array", "after", "begin", "hold", "output", "error", "time"})
 """Options that Slurm sees to. All others are the daemon's on the node."""
 REFUSED = {
     "param": "a sweep is one job for each value; make it an array, with --array",
@@ -143,7 +156,8 @@ def prepare(request: SubmitRequest, file: str | None, config: Config) -> Cluster
     job_file = job_file.dated(here(), file or "command line")
     mib, source = gpumem(job_file, raw, file, config)
     words = words_of(job_file.options, job_file.name, slurm, mib)
-    return ClusterJob(job_file.name, words, wrap(script, spelled(raw)), mib, source)
+    wrapped = wrap(script, spelled(raw), program())
+    return ClusterJob(job_file.name, words, wrapped, mib, source)
 
 
 def gpumem(job_file: JobFile, raw: RawOptions, file: str | None, config: Config) -> tuple[int, str]:
@@ -202,8 +216,7 @@ def words_of(options: Options, name: str, slurm: SlurmConfig, gpumem_mib: int) -
     if options.after:
         words.append(f"--dependency={','.join(map(_dependency, options.after))}")
     if options.time_s is not None:
-        # radrm enforces the job's own limit, from its real start.
-        words.append(f"--time={math.ceil((options.time_s + slurm.local_wait_s) / 60)}")
+        words.append(f"--time={max(1, math.ceil(options.time_s / 60))}")
     if options.cpus is not None:
         words.append(f"--cpus-per-task={max(1, math.ceil(options.cpus))}")
     if options.memory_mib is not None:

@@ -12,7 +12,7 @@ WING = Wing(
     commands={
         "slurm": Command(
             *(_TITLE, "Print what a Slurm cluster needs for shared GPUs.", f"{_HERE}.slurm"),
-            commands=("setup",),
+            commands=("setup", "health"),
         ),
         "slurm-step": Command(_TITLE, "Run a job file inside a Slurm job.", f"{_HERE}.slurm_step"),
         "pilot": Command(

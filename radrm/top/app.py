@@ -26,7 +26,7 @@ from textual.widgets import Input, Static
 from radrm.cli.show.jobs import counts_line
 from radrm.cli.show.styled import Styled
 from radrm.client.text import Document, label
-from radrm.client.words.tables import names_of, refused_here, words_of
+from radrm.client.words.jobs import names_of, refused_here, words_of
 from radrm.errors import plain
 from radrm.structs import replace
 from radrm.top.picture import (

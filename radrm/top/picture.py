@@ -15,8 +15,7 @@ from radrm.cli.show.devices import device_jobs, device_name, device_state, proce
 from radrm.cli.show.jobs import job_rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_smact, show_watts
-from radrm.client.states import WAITING
-from radrm.client.text import Document
+from radrm.client.text import WAITING, Document
 from radrm.core.units import show_mib
 
 TYPE_CHECKING = False

@@ -10,11 +10,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from radrm.client.commands import batches
-from radrm.client.connection import Client
+from radrm.client.connection import Client, batches
 from radrm.client.tail import last_lines, owner_of
 from radrm.client.text import Document, label
-from radrm.client.words.tables import names_of
+from radrm.client.words.jobs import names_of
 from radrm.errors import RadrmError, Unreachable, plain
 
 WINDOW = 100

@@ -17,7 +17,7 @@ from typing import Any
 
 from radrm.client.connection import Client
 from radrm.client.text import Document, label
-from radrm.client.words.tables import refused_here
+from radrm.client.words.jobs import refused_here
 from radrm.errors import RadrmError, Refused, UsageError, plain
 
 FRESH_S = 0.4

@@ -14,10 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from radrm.client.amounts import due_text, local_time, sane_mib, show_joules, show_smact, span
-from radrm.client.states import FINAL
-from radrm.client.text import Document, label
-from radrm.client.words.jobs import age_s, params_text, remark, where
-from radrm.client.words.tables import names_of
+from radrm.client.text import FINAL, Document, label
+from radrm.client.words.jobs import age_s, names_of, params_text, remark, where
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 from radrm.pages.document import CHARTS, THEME

@@ -17,12 +17,11 @@ from typing import Any
 from markupsafe import Markup
 from msgspec import Struct
 
-from radrm.client.states import FINAL
 from radrm.client.tail import owner_of
-from radrm.client.text import Document, label, next_steps
+from radrm.client.text import FINAL, Document, label, next_steps
 from radrm.client.words.facts import GIVEN, facts
+from radrm.client.words.jobs import glob_of, names_of, words_of
 from radrm.client.words.reasons import amount, expected_start, sentences, shows_devices, whose
-from radrm.client.words.tables import glob_of, names_of, words_of
 from radrm.core.units import gpu_count, show_mib
 from radrm.errors import RadrmError, Unreachable, UsageError, plain
 from radrm.host.wall import wall_s

@@ -62,6 +62,30 @@ def test_help_for_one_command(
     assert out.startswith("Usage: radrm status")
 
 
+@pytest.mark.parametrize("topic", ["dgx", "progress.md"])
+def test_help_for_a_topic_is_its_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: str
+) -> None:
+    page = REPOSITORY / "docs" / f"{topic.removesuffix('.md')}.md"
+    assert run(monkeypatch, capsys, "help", topic) == (0, page.read_text(), "")
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [
+        ("dgxx", "did you mean dgx?"),
+        ("submti", "did you mean submit?"),
+        ("../README", "see radrm help --all"),
+        ("lab/shipped", "see radrm help --all"),
+    ],
+)
+def test_no_topic(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: str, hint: str
+) -> None:
+    said = f"radrm: no command or topic is called {topic}; {hint}\n"
+    assert run(monkeypatch, capsys, "help", topic) == (2, "", said)
+
+
 def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, capsys, "--version") == (0, f"radrm {__version__}\n", "")
 

@@ -130,14 +130,15 @@ def by_kind(option: Parameter, value: str) -> str | float | list[str]:
     return float(value) if option.kind in (NUMBER, REAL) else value
 
 
-@pytest.mark.parametrize("command", PARAMETERS)
-def test_the_function_takes_what_is_declared_and_typer_has_no_other_option(command: str) -> None:
-    declared = PARAMETERS[command]
-    names = list(inspect.signature(function_of(command)).parameters)
-    assert names == [each.name for each in declared]
-    read = BY_TYPER[command].params
-    typers = {name for each in read for name in (*each.opts, *each.secondary_opts)}
-    assert typers - {each.name for each in declared} == {f for each in declared for f in each.flags}
+def test_the_function_takes_what_is_declared_and_typer_has_no_other_option() -> None:
+    for command, declared in PARAMETERS.items():
+        names = {each.name for each in declared}
+        assert list(inspect.signature(function_of(command)).parameters) == [
+            e.name for e in declared
+        ]
+        read = BY_TYPER[command].params
+        typers = {name for each in read for name in (*each.opts, *each.secondary_opts)}
+        assert typers - {*names} == {f for each in declared for f in each.flags}, command
 
 
 COMMANDS = sorted(PARAMETERS)

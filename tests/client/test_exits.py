@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from radrm.client.exits import exit_code, wait_for
+from radrm.client.awaiting import exit_code, wait_for
 from tests.cli.fakes import Script, job
 
 

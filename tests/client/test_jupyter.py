@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.client.jupyter import JupyterHint, jupyter_command
+from radrm.client.session import JupyterHint, jupyter_command
 from radrm.errors import Refused
 
 SSH = {"SSH_CONNECTION": "10.0.0.7 51234 192.0.2.1 22"}

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from radrm.config import (
     Config,
@@ -146,14 +144,6 @@ def test_planners_are_a_name_a_list_or_a_word() -> None:
         assert config.to_table()["planner"] == ["strict", "mine"]
     assert with_set(Config(), "planner=strict+mine").planner == ("strict", "mine")
     assert Config().to_table()["planner"] == "auto"
-
-
-@given(st.text())
-def test_any_text_is_a_config_or_bad_config(text: str) -> None:
-    try:
-        assert isinstance(parse_config(text, "x"), Config)
-    except BadConfig as error:
-        assert str(error).startswith("x: ")
 
 
 def test_all_that_is_wrong_is_found_and_the_rest_is_kept() -> None:

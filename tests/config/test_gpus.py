@@ -14,7 +14,7 @@ def gpus(folder: Path, text: str) -> dict[str, object]:
     """The table [gpus] of a configuration with this text in it, as it is written again."""
     path = folder / "radrm.toml"
     path.write_text(f"[gpus]\n{text}\n")
-    found = load_config({"RADRM_CONFIG": str(path)}, system=False).gpus.to_table()
+    found = load_config({"RADRM_CONFIG": str(path)}, system=False).to_table()["gpus"]
     return {key: found[key] for key in ("only", "until")}
 
 

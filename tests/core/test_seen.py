@@ -18,7 +18,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation
-from radrm.host.workers.messages import LENGTH, packed
+from radrm.host.workers import LENGTH, packed
 from radrm.orders import Fair, LatestStart
 from radrm.policies.sharing import Magm
 from tests.contract.lives.test_properties import Move, play

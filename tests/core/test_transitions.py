@@ -10,13 +10,13 @@ from radrm.core.transitions import TABLE, ImpossibleTransition, Trigger, after
 from radrm.core.words import JobState
 
 
-@pytest.mark.parametrize("state, trigger", list(product(JobState, Trigger)))
-def test_only_what_the_table_says_can_happen(state: JobState, trigger: Trigger) -> None:
-    if (state, trigger) in TABLE:
-        assert after(state, trigger) is TABLE[state, trigger]
-    else:
-        with pytest.raises(ImpossibleTransition):
-            after(state, trigger)
+def test_only_what_the_table_says_can_happen() -> None:
+    for state, trigger in product(JobState, Trigger):
+        if (state, trigger) in TABLE:
+            assert after(state, trigger) is TABLE[state, trigger]
+        else:
+            with pytest.raises(ImpossibleTransition):
+                after(state, trigger)
 
 
 def test_every_state_is_reached_and_only_a_requeue_leaves_an_end() -> None:

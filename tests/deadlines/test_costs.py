@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.deadlines.costs import Costs, Zone, in_order
+from radrm.deadlines import Costs, Zone, in_order
 
 H = 3600.0
 DAY = 24 * H

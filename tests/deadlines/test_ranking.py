@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.records import Instant, Job, JobSpec
-from radrm.deadlines.ranking import OLD, Ranking
+from radrm.deadlines import OLD, Ranking
 from tests.examples import some
 
 MAX_WAIT_S = 5000.0

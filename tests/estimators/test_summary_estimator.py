@@ -16,11 +16,17 @@ from radrm.estimators.memory import LARGE_SEGMENT, overheads
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import CONTEXT_MIB, CUDNN_MIB, Summary, network_for
-from radrm.estimators.symbolic.kernels import convolution_fit
-from radrm.estimators.symbolic.operations import Network, Operation, role_of
+from radrm.estimators.symbolic.operations import (
+    Network,
+    Operation,
+    Optimizer,
+    convolution_fit,
+    optimizer,
+    precision,
+    role_of,
+)
 from radrm.estimators.symbolic.operations import Role as LayerRole
 from radrm.estimators.symbolic.replay import replay
-from radrm.estimators.symbolic.settings import Optimizer, optimizer, precision
 from radrm.jobfile.radfile import read_job_file
 from radrm.structs import replace
 from radrm.wiring import describe

@@ -19,6 +19,7 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 
+from radrm import wings
 from radrm.cli import listing, main
 from radrm.cli.commands import daemon as command
 from radrm.config import Config
@@ -109,6 +110,7 @@ if __name__ == "__main__":
     assert command and daemon  # what a daemon imports later, too, and with it the rules:
     make_rules(Config())
     Asking(Config())
+    wings.runner("slurm")
     gc.freeze()  # as the daemon does: what the imports make is never garbage
     driver.install()
     with unfixed() if serve(socket.socket(fileno=0)) else nullcontext():

@@ -17,8 +17,7 @@ from radrm.host.mps.control import LONGEST_ADDRESS, LONGEST_SOCKET
 from radrm.host.mps.service import MpsService
 from radrm.host.storage.paths import paths_for
 from tests.gpu import requirements, smi, torch_python
-from tests.gpu.programs import matmul
-from tests.gpu.server import PROGRAMS, RealServer, last_json, mean, short_folder
+from tests.gpu.server import PROGRAMS, RealServer, short_folder
 
 PRINTED = """\
 GPU-aaaa, 0, 143771, 1204, 600, 118.32, Disabled
@@ -44,12 +43,6 @@ def runs(*good: tuple[str, str]) -> torch_python.Runs:
         return (python, "sees" if "is_available" in text else "has") in good
 
     return run
-
-
-def test_the_python_that_is_named_is_taken(tmp_path: Path) -> None:
-    environ = {"RADRM_GPU_TEST_PYTHON": "/opt/py", "PATH": str(tmp_path)}
-    good = runs(("/opt/py", "has"), ("/opt/py", "sees"))
-    assert torch_python.find(environ, good) == torch_python.Found("/opt/py")
 
 
 def test_else_the_first_on_the_path_that_has_it(tmp_path: Path) -> None:
@@ -78,27 +71,6 @@ def test_without_one_it_is_said_how(
     found = torch_python.find(environ, good)
     assert found.python is None
     assert said in str(found.reason)
-
-
-def test_a_python_that_is_no_python(tmp_path: Path) -> None:
-    found = torch_python.find({"RADRM_GPU_TEST_PYTHON": str(tmp_path / "none")})
-    assert found.python is None
-
-
-@pytest.mark.parametrize(("busy", "rest"), [(1.0, 0.0), (0.5, 2.0), (0.25, 6.0)])
-def test_the_time_at_work(busy: float, rest: float) -> None:
-    assert matmul.pause_s(2.0, busy) == pytest.approx(rest)
-
-
-def test_the_last_report_counts() -> None:
-    assert last_json('step 1\n{"steps": 1}\n{"steps": 2}\nbye\n') == {"steps": 2}
-    with pytest.raises(AssertionError):
-        last_json("step 1\n")
-
-
-def test_unknown_readings_are_left_out_of_a_mean() -> None:
-    assert mean([None, 0.5, 1.0]) == 0.75
-    assert mean([None]) is None
 
 
 def test_the_folder_of_a_server_is_short_enough_for_mps() -> None:
@@ -131,11 +103,6 @@ def test_what_must_be_there_and_is_not_fails(
     with pytest.raises(BaseException, match="no control daemon") as caught:
         requirements.missing("mps", "no control daemon here")
     assert type(caught.value).__name__ == ends
-
-
-def test_a_misspelt_requirement_is_an_error() -> None:
-    with pytest.raises(ValueError, match="unknown 'mpss'; known: all, gpu, "):
-        requirements.required({requirements.VARIABLE: "gpm,mpss"})
 
 
 def program(name: str, *words: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radrm.interference.chips import smact_from_utilization
 from radrm.interference.model import (
     FAMILIES,
     Demand,
@@ -19,7 +20,6 @@ from radrm.interference.model import (
     speeds,
     total_activity,
 )
-from radrm.interference.utilization import smact_from_utilization
 from radrm.simulated.spec import A100_IDLE_W, A100_PEAK_W, watts
 
 CEILING = 0.944

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from radrm.errors import UsageError
 from radrm.host.storage.submission import here, local_offset_s
-from radrm.jobfile.moments import Here, Moment, absolute, read, refuse_past
+from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.parsing import dated
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
@@ -192,16 +192,6 @@ def test_a_time_has_the_clock_and_the_day_that_was_typed(
         assert found > now
         assert found.date() - now.date() <= timedelta(days=7 if day else 1)
         assert not day or found.strftime("%a").lower() == day.strip()
-
-
-@given(st.text(max_size=60))
-def test_any_text_gives_a_moment_or_one_line(text: str) -> None:
-    try:
-        found = read(text)
-    except ValueError as error:
-        assert str(error).isprintable() and len(str(error)) < 600
-    else:
-        assert isinstance(found, Moment) and isinstance(found.at(WINTER), float)
 
 
 # ------------------------------------------------------------------ the zone of this process

@@ -152,19 +152,6 @@ def test_raw_options_are_never_trusted(raw: object) -> None:
 
 
 NAMES = sorted(option.name for option in OPTIONS)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@given(st.dictionaries(st.sampled_from(NAMES) | st.text(), json_values, max_size=4))
-def test_anything_gives_options_or_a_usage_error(raw: dict[str, object]) -> None:
-    try:
-        typed(raw)
-    except UsageError as error:
-        assert "\n" not in str(error)
 
 
 option_words = st.builds("--{}={}".format, st.sampled_from(NAMES), st.text(max_size=20)) | st.text(

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation
@@ -334,36 +332,6 @@ def test_a_published_file(path: Path) -> None:
 
 
 # --------------------------------------------------------------------------- anything
-
-
-line_pieces = st.sampled_from(
-    [
-        *POSITIONAL.splitlines(),
-        *SCRIPT.splitlines(),
-        "#!/bin/sh",
-        "#RAD",
-        "#RAD --",
-        "#RAD '",
-        "#!",
-        "\ufeff",
-        "\x85",
-        "\u2028#RAD",
-        "\r",
-        "",
-    ]
-)
-job_texts = st.lists(line_pieces | st.text(max_size=20), max_size=15).map("\n".join)
-
-
-@given(st.binary(max_size=300) | job_texts.map(lambda text: text.encode()), st.text(max_size=12))
-def test_no_bytes_raise_anything_else(data: bytes, filename: str) -> None:
-    try:
-        job = read_job_file(data, filename, {})
-        job.spec("ana", 1001)
-        assert job.name and job.interpreter_words()
-        assert all(note.isprintable() for note in job.notes)
-    except (BadFile, UsageError) as error:
-        assert "\n" not in str(error)
 
 
 def test_reading_does_not_import_the_records() -> None:

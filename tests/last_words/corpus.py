@@ -228,53 +228,23 @@ OUT_OF_MEMORY = {
 
 
 _EXCEPTIONS = """\
-ValueError: bad learning rate
-KeyError: 'lm_head.weight'
 KeyError: 'CUDA out of memory'
-IndexError: list index out of range
-ZeroDivisionError: division by zero
-AssertionError
-AssertionError: Torch not compiled with CUDA enabled
-TypeError: forward() got an unexpected keyword argument 'gpu_memory'
 AttributeError: module 'torch' has no attribute 'OutOfMemoryError'
 AttributeError: module 'torch.cuda' has no attribute 'OutOfMemoryError'
 ImportError: cannot import name 'OutOfMemoryError' from 'torch.cuda' (/lib/torch/cuda/__init__.py)
-ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory
-ImportError: libcublas.so.12: undefined symbol: cublasLtCreate
-ModuleNotFoundError: No module named 'cupy'
 NameError: name 'CUDA_ERROR_OUT_OF_MEMORY' is not defined
-SyntaxError: invalid syntax
 FileNotFoundError: [Errno 2] No such file or directory: '/data/out_of_memory/gpu.json'
-PermissionError: [Errno 13] Permission denied: '/scratch/gpu/checkpoint.pt'
-IsADirectoryError: [Errno 21] Is a directory: 'out'
-OSError: [Errno 28] No space left on device
 OSError: [Errno 28] No space left on device: '/scratch/gpu-cache/shard-0001.bin'
-OSError: [Errno 122] Disk quota exceeded: '/home/me/.cache/torch/hub/model.pt'
 OSError: [Errno 12] Cannot allocate memory
-OSError: [Errno 24] Too many open files
-OSError: [Errno 98] Address already in use
-OSError: [Errno 5] Input/output error
-BlockingIOError: [Errno 11] Resource temporarily unavailable
-ConnectionRefusedError: [Errno 111] Connection refused
-TimeoutError: The client socket has timed out after 900s while trying to connect to (gpu01, 29500).
-requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded
-huggingface_hub.utils._errors.RepositoryNotFoundError: 404 Client Error
 google.api_core.exceptions.ResourceExhausted: 429 Quota exceeded for GPUs, RESOURCE_EXHAUSTED
-grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with: status = StatusCode.RESOURCE_EXHAUSTED
-grpc.RpcError: RESOURCE_EXHAUSTED: Received message larger than max (5242880 vs. 4194304)
 tensorflow.python.framework.errors_impl.ResourceExhaustedError: /tmp/gpu/model.ckpt; No space left on device [Op:SaveV2]
 tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[9,9] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu [Op:Mul]
 tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[1000000,512] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cuda_host_bfc
-tensorflow.python.framework.errors_impl.NotFoundError: No algorithm worked!
 tensorflow.python.framework.errors_impl.UnknownError: Failed to get convolution algorithm. This is probably because cuDNN failed to initialize
-tensorflow.python.framework.errors_impl.InvalidArgumentError: Incompatible shapes: [32,10] vs. [32,100]
 tensorflow.python.framework.errors_impl.InternalError: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version
-MemoryError
 MemoryError: Unable to allocate 8.00 GiB for an array with shape (1073741824,) and data type float64
 numpy.core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB for an array with shape (100000, 100000) and data type float64
 MemoryError: Unable to allocate internal buffer.
-MemoryError: std::bad_alloc
-RuntimeError: std::bad_alloc
 RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)
 RuntimeError: [enforce fail at CPUAllocator.cpp:68] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 4194304 bytes
 RuntimeError: [enforce fail at ..\\c10\\core\\CPUAllocator.cpp:72] data. DefaultCPUAllocator: not enough memory: you tried to allocate 1048576 bytes. Buy new RAM!
@@ -285,100 +255,33 @@ RuntimeError: unable to write to file </torch_4711_1>: No space left on device (
 RuntimeError: unable to open shared memory object </torch_4711_1> in read-write mode: Too many open files (24)
 RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed.
 RuntimeError: DataLoader worker (pid 1234) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.
-RuntimeError: DataLoader worker (pid(s) 1234, 1235) exited unexpectedly
-RuntimeError: Too many open files. Communication with the workers is no longer possible.
-RuntimeError: CUDA error: device-side assert triggered
-RuntimeError: CUDA error: an illegal memory access was encountered
-RuntimeError: CUDA error: misaligned address
-RuntimeError: CUDA error: unspecified launch failure
-RuntimeError: CUDA error: invalid device ordinal
-RuntimeError: CUDA error: no kernel image is available for execution on the device
-RuntimeError: CUDA error: too many resources requested for launch
-RuntimeError: CUDA error: uncorrectable ECC error encountered
 RuntimeError: CUDA error: the launch timed out and was terminated
-RuntimeError: CUDA error: invalid argument
-RuntimeError: CUDA error: operation not permitted when stream is capturing
-RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa, opb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc)`
-RuntimeError: CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasGemmEx(handle)`
-RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED
-RuntimeError: cuDNN error: CUDNN_STATUS_BAD_PARAM
-RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a non-contiguous input.
-RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR
-RuntimeError: No CUDA GPUs are available
-RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver
-RuntimeError: The NVIDIA driver on your system is too old (found version 11040).
 RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 804: forward compatibility was attempted on non supported HW
-RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.
-RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
-RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same
-RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method
-RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 1024x10)
-RuntimeError: The size of tensor a (512) must match the size of tensor b (1024) at non-singleton dimension 1
-RuntimeError: Function 'LogSoftmaxBackward0' returned nan values in its 0th output.
-RuntimeError: Trying to backward through the graph a second time
-RuntimeError: Error(s) in loading state_dict for Model: size mismatch for fc.weight
-RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory
-RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.1]:12345
-RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use
-RuntimeError: NCCL communicator was aborted on rank 1. Original reason for failure was: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600123 milliseconds before timing out.
 torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1331, remote process exited or there was a network error, NCCL version 2.18.1
 torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1333, unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.18.1
 torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:275, internal error - please report this issue to the NCCL developers, NCCL version 2.18.1
-torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.
-torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised: CompilationError
 triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376. Reducing block sizes or `num_stages` may help.
-triton.compiler.errors.CompilationError: at 12:4: incompatible types
-jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to execute XLA Runtime executable: run time error: custom call 'xla.gpu.custom_call' failed
-jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed.
-jaxlib.xla_extension.XlaRuntimeError: INVALID_ARGUMENT: Argument does not match host shape or layout of computation parameter 0
-jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out
 RuntimeError: Unable to initialize backend 'cuda': UNKNOWN: no supported devices found for platform CUDA
 ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.
 ray.exceptions.ObjectStoreFullError: Failed to put object in object store because it is full. Object size is 8589934592 bytes.
-ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.
-ray.tune.error.TuneError: No trial resources are available: needs 4 GPUs
-distributed.scheduler.KilledWorker: ('read_csv', <Worker 'tcp://127.0.0.1:1'>)
 pyspark.errors.exceptions.base.PySparkRuntimeError: java.lang.OutOfMemoryError: GC overhead limit exceeded
 java.lang.OutOfMemoryError: Java heap space
 py4j.protocol.Py4JJavaError: java.lang.OutOfMemoryError: Direct buffer memory
-sqlite3.OperationalError: database or disk is full
 psycopg2.errors.OutOfMemory: out of shared memory
 psycopg2.OperationalError: FATAL: out of memory DETAIL: Failed on request of size 1048576.
 redis.exceptions.ResponseError: OOM command not allowed when used memory > 'maxmemory'.
-h5py.h5e.HDF5Error: Unable to synchronously open file (truncated file)
-PIL.UnidentifiedImageError: cannot identify image file '/data/gpu/1.png'
 cv2.error: OpenCV(4.8.0) error: (-4:Insufficient memory) Failed to allocate 8294400000 bytes in function 'OutOfMemoryError'
-cv2.error: OpenCV(4.5.5) (-215:Assertion failed) !_src.empty() in function 'cvtColor'
 pycuda._driver.LogicError: cuMemHostAlloc failed: OS call failed or operation not supported on this OS
-pycuda._driver.Error: cuInit failed: no CUDA-capable device is detected
 cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version
-cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorIllegalAddress: an illegal memory access was encountered
-cupy.cuda.compiler.CompileException: /tmp/a.cu(12): error: identifier "n" is undefined
-numba.cuda.cudadrv.driver.CudaAPIError: [700] Call to cuMemcpyDtoH results in UNKNOWN_CUDA_ERROR
-numba.cuda.cudadrv.error.CudaSupportError: Error at driver init: CUDA_ERROR_NO_DEVICE
-pynvml.NVMLError_InsufficientPermissions: Insufficient Permissions
 pynvml.NVMLError_Memory: Insufficient Memory
 subprocess.CalledProcessError: Command 'nvidia-smi' returned non-zero exit status 9.
-vllm.exceptions.ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.
-ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (1024).
-ValueError: invalid choice: 'gpu_out_of_memory' (choose from 'skip', 'raise')
-ValueError: Unknown option on_cuda_out_of_memory=False
-ValueError: gpu_memory_utilization must be less than 1.0. Got 1.5.
-ValueError: allocation failed: only 2 of 4 GPUs are free
 RuntimeError: Failed to allocate 4 GPUs: nodes are not available
 RuntimeError: cudaHostAlloc failed: out of memory
 RuntimeError: CUDA error: out of memory when calling cudaMallocHost for pinned memory
 RuntimeError: failed to allocate 1073741824 bytes of page-locked memory with cudaHostRegister
 pytest.Failed: DID NOT RAISE <class 'torch.OutOfMemoryError'>
 Failed: DID NOT RAISE <class 'torch.cuda.OutOfMemoryError'>
-hydra.errors.ConfigCompositionException: Could not override 'trainer.on_cuda_oom'
-omegaconf.errors.ConfigAttributeError: Key 'gpu_mem' is not in struct
-lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1] But your machine only has: [0]
-yaml.scanner.ScannerError: mapping values are not allowed here
-UnicodeDecodeError: 'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte
 mpi4py.MPI.Exception: MPI_ERR_NO_MEM: out of memory
-RecursionError: maximum recursion depth exceeded while calling a Python object
-KeyboardInterrupt
 optuna.exceptions.TrialPruned: Trial was pruned, to avoid a CUDA out of memory
 RuntimeError: this test expects CUDA out of memory, and got nothing
 RuntimeError: Set expandable_segments to avoid CUDA out of memory errors
@@ -404,8 +307,6 @@ _PLAIN = {
     "TensorRT skips tactics": "[TRT] [W] UNSUPPORTED_STATE: Skipping tactic 0 due to insufficient memory on requested size of 4294967296 detected for tactic 0x0.\n[TRT] [E] 10: Could not find any implementation for node conv1.\n",
     "the kernel's OOM killer": "[12345.678] Out of memory: Killed process 4711 (python) total-vm:123456kB, anon-rss:65536kB\nKilled\n",
     "Slurm's OOM killer": "slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch. Some of the step tasks have been OOM Killed.\nsrun: error: gpu01: task 0: Out Of Memory\n",
-    "a killed process": "./train.sh: line 3: 4711 Killed                  python train.py\n",
-    "bad_alloc": "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\nAborted (core dumped)\n",
     "a program's host memory": "fatal: Out of memory, malloc failed (tried to allocate 1073741824 bytes)\n",
     "fork": "-bash: fork: Cannot allocate memory\n",
     "Go": "fatal error: runtime: out of memory: cannot allocate 4194304-byte block (1073741824 in use)\n",
@@ -415,7 +316,6 @@ _PLAIN = {
     "MATLAB": "Out of memory. Type HELP MEMORY for your options.\nError in train (line 12)\n",
     "nvcc": "nvcc fatal   : Could not open output file '/tmp/cuda/a.ii'\nmake: *** [Makefile:10: cuda_kernels.o] Error 2\n",
     "the compiler": "cc1plus: out of memory allocating 65536 bytes after a total of 4096 bytes\nmake: *** [Makefile:12: src/gpu/solver.o] Error 1\n",
-    "make in a folder of CUDA": "make: *** [Makefile:4: build-cuda] Error 2\n",
     "an assertion on the GPU": '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i] && "index out of bounds"` failed.\n'
     + traceback(
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
@@ -423,27 +323,14 @@ _PLAIN = {
     "NCCL's timeout": "[rank1]:[E1129 03:40:00.123456 ProcessGroupNCCL.cpp:563] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12) ran for 600123 milliseconds before timing out.\n[rank1]:[E ProcessGroupNCCL.cpp:577] Some NCCL operations have failed or timed out.\n"
     + abort("c10::DistBackendError", "[Rank 1] NCCL watchdog thread terminated with exception"),
     "NCCL's shared memory": "gpu01:4711:4802 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\ngpu01:4711:4802 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-X (size 9637888)\n",
-    "no GPU": "CUDA error: no CUDA-capable device is detected\n",
-    "a wrong driver": "CUDA error 35 at main.cu:12: CUDA driver version is insufficient for CUDA runtime version\n",
-    "GPUassert": "GPUassert: an illegal memory access was encountered kernel.cu 45\n",
     "GPUassert, other": "GPUassert: invalid device function kernel.cu 45\n",
-    "an exit code": "python train_gpu.py exited with code 2\n",
-    "two GPUs": "CUDA error: 2 GPUs asked for, 1 found\n",
     "Slurm refuses": "salloc: error: Job submit/allocate failed: Requested node configuration is not available\nsrun: error: Unable to allocate resources: Invalid generic resource (gres) specification: gpu:9\n",
-    "Kubernetes": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n",
-    "a core dump": "Segmentation fault (core dumped)\n",
     "bus error": "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\nBus error\n",
-    "NaN": "epoch 3: loss is nan, stopping training\n",
-    "no words": "",
-    "early stop": "epoch 12: val loss has not improved for 10 epochs\n",
-    "memory figures": "GPU memory: 23.1 GiB of 24.0 GiB in use\nerror: validation failed\n",
-    "nvidia-smi": "| N/A   24C    P0   99W / 700W |  81559MiB / 81559MiB |    100%      Default |\nerror: no data\n",
     "Ollama's host memory": "Error: model requires more system memory (10.2 GiB) than is available (7.7 GiB)\n",
     "llama.cpp's host memory": "ggml_cuda_host_malloc: failed to allocate 4096.00 MiB of pinned memory: out of memory\nerror: no such model\n",
     "OpenCL's host": "clBuildProgram(): CL_OUT_OF_HOST_MEMORY\n",
     "Vulkan's host": "vk::Device::allocateMemory: ErrorOutOfHostMemory\n",
     "PostgreSQL": "ERROR:  out of shared memory\nHINT:  You might need to increase max_locks_per_transaction.\n",
-    "NVENC's sessions": "[h264_nvenc @ 0x55] OpenEncodeSessionEx failed: incompatible client key (21)\n",
     "verbs": "libibverbs: ibv_reg_mr: Cannot allocate memory; check RLIMIT_MEMLOCK\n",
     "a warning of XLA": "W0101 00:00:00.123456  123 bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to allocate 12.00GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if more memory were available.\nerror: no data\n",
     "long ago": "CUDA out of memory. Tried to allocate 2.00 GiB\n"
@@ -536,9 +423,6 @@ HELD_OUT = {
     "spconv": traceback(
         "RuntimeError: /io/build/core_cc/src/cumm/common/TensorView.cu(40)\ncuda execution failed with error 2"
     ),
-    "MinkowskiEngine": traceback(
-        "RuntimeError: CUDA error: out of memory at /MinkowskiEngine/src/gpu.cu:100"
-    ),
     "Qiskit Aer": "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  CUDA free failed: cudaErrorMemoryAllocation: out of memory\n",
     "cuStateVec": traceback(
         "cuquantum.bindings.custatevec.cuStateVecError: CUSTATEVEC_STATUS_ALLOC_FAILED"
@@ -585,56 +469,26 @@ HELD_OUT = {
 HELD_OUT_OTHER = {
     line: traceback(line)
     for line in """\
-RuntimeError: CUDA error: peer access is already enabled
 RuntimeError: CUDA error: initialization error
-RuntimeError: cuDNN error: CUDNN_STATUS_MAPPING_ERROR
-RuntimeError: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic`
 RuntimeError: handle_0 INTERNAL ASSERT FAILED at "../c10/cuda/driver_api.cpp":15, please report a bug to PyTorch.
-RuntimeError: Error building extension 'fused_adam': nvcc fatal: Unsupported gpu architecture 'compute_90'
-RuntimeError: Ninja is required to load C++ extensions (cuda)
-RuntimeError: CUDA_HOME environment variable is not set
-RuntimeError: FlashAttention only supports Ampere GPUs or newer.
-RuntimeError: FlashAttention forward only supports head dimension at most 256
-RuntimeError: shape '[32, 1024]' is invalid for input of size 16384
-RuntimeError: Numpy is not available
 RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned
 RuntimeError: Pin memory thread exited unexpectedly
 RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2>: Resource temporarily unavailable (11)
-RuntimeError: Caught MemoryError in DataLoader worker process 3.
 RuntimeError: could not allocate a buffer of 3.2 GB in host RAM for the GPU cache
-RuntimeError: MIOpen Error: miopenStatusUnknownError
 RuntimeError: HIP error: invalid device function
 RuntimeError: HIP error: the operation cannot be performed in the present state
-RuntimeError: Native API failed. Native API returns: -46 (PI_ERROR_INVALID_KERNEL_NAME)
-RuntimeError: Deadlock: only 1 of 4 GPUs reached the barrier
-RuntimeError: CUDA graphs must be captured on a non-default stream.
-torch.cuda.CudaError: device kernel image is invalid (300)
-torch.AcceleratorError: CUDA error: unspecified launch failure
 torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (gpu01, 29500).
 torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL
-concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly
 joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by the executor was unexpectedly terminated. This could be caused by a segmentation fault or by an excessive memory usage causing the Operating System to kill the worker. The exit codes of the workers are {SIGKILL(-9)}
 polars.exceptions.ComputeError: not enough memory to sort 10000000 rows
-pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed
 duckdb.duckdb.OutOfMemoryException: Out of Memory Error: could not allocate block of size 256.0 KiB (12.7 GiB/12.7 GiB used)
 zarr.errors.OutOfMemoryError: cannot hold chunk in memory
-lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached
 sqlalchemy.exc.OperationalError: (MySQLdb.OperationalError) (5, 'Out of memory (Needed 1048576 bytes)')
-botocore.exceptions.ClientError: An error occurred (InsufficientInstanceCapacity) for p4d.24xlarge (8 GPUs)
 kubernetes.client.exceptions.ApiException: (403) exceeded quota: gpu, requested: requests.nvidia.com/gpu=4
-datasets.exceptions.DatasetGenerationError: An error occurred while generating the dataset
-transformers.utils.OfflineModeIsEnabled: Cannot reach https://huggingface.co: offline mode is enabled.
 ValueError: Cannot use CUDA out of memory handler together with gradient checkpointing
-ValueError: memory_limit_gpu must be a positive number
-ValueError: Tried to allocate more workers than GPUs
-ValueError: cannot convert float NaN to integer
-AssertionError: expected out_of_memory_count == 0 on gpu, found 3
-AssertionError: loss is not finite
 gurobipy.GurobiError: Out of memory
 rasterio.errors.RasterioIOError: Read failed. See previous exception for details: out of memory
 pyscipopt.scip.Error: insufficient memory error!
-tensorrt.tensorrt.RuntimeError: serialized engine was built for another device: gpu compute 8.6
-ncclInvalidUsage: This usually reflects invalid usage of NCCL library. Duplicate GPU detected : rank 1 and rank 0
 ray.exceptions.RayTaskError: Workers (tasks / actors) killed due to memory pressure (OOM), 1 Workers crashed due to other reasons on node gpu01""".splitlines()
 } | {
     "an agent's advice": 'hint: CUDA out of memory usually means that the batch is too large\nTraceback (most recent call last):\n  File "a.py", line 1\nOSError: no model\n',
@@ -644,17 +498,13 @@ ray.exceptions.RayTaskError: Workers (tasks / actors) killed due to memory press
     "a search that found its size": "Trying batch size 64: CUDA out of memory\nTrying batch size 32: ok\nerror: [Errno 2] No such file or directory: 'data.yaml'\n",
     "a smaller size, in other words": "CUDA out of memory at batch 64, now with 32\nbatch 32 works\nValueError: labels must be in 0..9\n",
     "the OOM killer of a container": "gpu-train-0: OOMKilled (exit code 137)\nerror: job failed\n",
-    "the log of nvidia-persistenced": "nvidia-persistenced: Failed to lock PID file: Resource temporarily unavailable\n",
     "a linker": "/usr/bin/ld: final link failed: memory exhausted\ncollect2: error: ld returned 1 exit status\nerror: command '/usr/local/cuda/bin/nvcc' failed with exit code 1\n",
     "ptxas": "ptxas fatal   : Memory allocation failure\nnvcc error   : 'ptxas' died with status 0xC0000005\n",
-    "conda": "MemoryError\nCondaError: Downloaded bytes did not match Content-Length for cudatoolkit-11.8\n",
     "git": "fatal: out of memory, malloc failed (tried to allocate 524288000 bytes)\nfatal: fetch-pack: invalid index-pack output for gpu-models\n",
-    "ssh": "gpu02: ssh: connect to host gpu02 port 22: Connection timed out\n",
     "a port": "E1129 server.cc:36] UNKNOWN: No address added out of total 1 resolved for 0.0.0.0:8001\nOSError: [Errno 98] Address already in use\n",
     "MPI": "[gpu01:4711] *** An error occurred in MPI_Win_allocate\n[gpu01:4711] *** MPI_ERR_NO_MEM: out of memory\n[gpu01:4711] *** MPI_ERRORS_ARE_FATAL\n",
     "Gaussian": "galloc:  could not allocate memory.\nError termination via Lnk1e\n",
     "ORCA": "ORCA finished by error termination: out of memory, please increase %maxcore\n",
-    "Vulkan, other": "vk::Queue::submit: ErrorDeviceLost\n",
     "an X server": "_XSERVTransmkdir: ERROR: out of memory for display gpu-vnc:1\n",
 }
 
@@ -719,43 +569,17 @@ LATER = {
 _LATER_EXCEPTIONS = """\
 RuntimeError: Failed to allocate device handle: no such device
 RuntimeError: failed to allocate memory for texture on CPU: not enough memory
-RuntimeError: [GPU 0] failed to allocate port 29500: buffer of connections is full
-RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`
-RuntimeError: GET was unable to find an engine to execute this computation
 RuntimeError: NCCL error: unhandled system error, failed to allocate 9637888 bytes in /dev/shm
 RuntimeError: CUDA error: the resource allocation failed to launch kernel (launch out of resources)
-RuntimeError: ffmpeg was not built with CUDA support
-ValueError: device_map 'auto' offloads layers to disk, needs offload_folder
-ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.
-ValueError: per_device_batch_size 3 must divide 16 GPUs
-ValueError: No GPU memory limit given
-ValueError: --gpu-memory: not a size: out
-KeyError: 'gpu_out_of_memory'
 AssertionError: 2 != 1 : out of memory handler was called twice
-huggingface_hub.errors.HfHubHTTPError: 507 Server Error: Insufficient Storage
 OSError: Unable to allocate 16 GB on /dev/sdb1
 OSError: [Errno 12] Cannot allocate memory: '/dev/nvidia-uvm'
-PermissionError: [Errno 13] Permission denied: '/dev/nvidia0'
 MemoryError: Unable to allocate 16.0 GiB for an array with shape (65536, 65536) in gpu_prep.py
-MemoryError: bad allocation
-RuntimeError: vector::_M_default_append
-RuntimeError: Deserialize failed: buffer too small (CUDA engine 8.6)
-RuntimeError: nvrtc: error: failed to open libnvrtc-builtins.so.12.1
-RuntimeError: NVML: Not Found
-SystemError: <built-in function imread> returned NULL without setting an exception
-dask.distributed: Worker exceeded 95% memory budget. Restarting: gpu-worker-1
-concurrent.futures.TimeoutError: allocation of a GPU worker timed out
-slurm.SlurmError: Unable to allocate resources: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits) gpu
-torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError: gpu01
-RuntimeError: CUDA failure 999: unknown error ; GPU=0 ; hostname=gpu1 ; expr=cudaSetDevice(info_.device_id);
-RuntimeError: CUDA failure 101: invalid device ordinal ; GPU=0
-RuntimeError: Check failed: e == cudaSuccess (4 vs. 0) : driver shutting down
 RuntimeError: CUDA error 2000: weird""".splitlines()
 LATER_OTHER = {line: traceback(line) for line in _LATER_EXCEPTIONS} | {
     text[:30]: text
     for text in (
         "Slurm: step out of memory\nslurmstepd: error: StepId=1.0 exceeded memory limit (67108864 > 33554432), being killed\n",
-        "warn: Low GPU memory, batches will be small\nerror: label file missing\n",
         "[retry] attempt 1: CUDA out of memory\n[retry] attempt 2: KeyError 'x'\nfailed after 2 attempts: KeyError 'x'\n",
         "Not enough GPU memory to do segmentation completely on device, using CUDA managed memory instead.\nerror: cannot read volume.nii\n",
         "RuntimeWarning: nnUNet ran out of GPU memory; retrying on CPU.\nerror: no such file\n",
@@ -763,13 +587,9 @@ LATER_OTHER = {line: traceback(line) for line in _LATER_EXCEPTIONS} | {
         "[12:00:01] CUDA OOM, clearing cache\n[12:00:02] INFO step 13 done\n[12:00:09] ERROR cannot write checkpoint: disk full\n",
         "Skipping test: Not enough GPU memory\n1 skipped\n2 failed: test_loss\n",
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=gpu.slice\nMemory cgroup out of memory: Killed process 4711\n",
-        "free memory on GPU 0: 1.2 GiB\nfatal: not a git repository\n",
-        "docker: Error response from daemon: could not select device driver with capabilities: [[gpu]].\n",
-        "xla: Compiling module jit_train_step; allocating 12 GiB of scratch memory\nSegmentation fault\n",
         "FAQ: CUDA out of memory -> lower batch_size\nUsage: train [OPTIONS]\nError: Missing option '--data'.\n",
         "pip: ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device (torch+cu121)\n",
         "bash: ./gpu_run: Cannot allocate memory\n",
-        "mpirun noticed that process rank 0 with PID 1 on node gpu01 exited on signal 9 (Killed).\n",
         "[h264_nvenc @ 0x55] OpenEncodeSessionEx failed: out of memory (10): No capable devices found\n",
     )
 }
@@ -860,68 +680,17 @@ ORDINARY = {
     + traceback("RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB"),
 }
 _ORDINARY_EXCEPTIONS = """\
-RuntimeError: CUDA error: device-side assert triggered CUDA kernel errors might be asynchronously reported
-ValueError: Target size (torch.Size([32])) must be the same as input size (torch.Size([32, 1]))
-ValueError: Found array with 0 sample(s)
-ValueError: Tokenizer class LlamaTokenizer does not exist
 ValueError: Cannot load file containing pickled data when allow_pickle=False
-OSError: Can't load tokenizer for 'bert-base'
-OSError: We couldn't connect to 'https://huggingface.co' to load this file
-RuntimeError: Sizes of tensors must match except in dimension 1
-RuntimeError: expected scalar type Half but found Float
-RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn
-RuntimeError: CUDA error: named symbol not found
-RuntimeError: Default process group has not been initialized
-RuntimeError: Timed out initializing process group in store based barrier on rank: 0
-RuntimeError: Stop_waiting response is expected
-RuntimeError: Address already in use
-torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization
-lightning_fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!
-deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.1 does not match
-AssertionError: Default process group is not initialized
-AssertionError: libcuda.so cannot found!
-NotImplementedError: Cannot copy out of meta tensor; no data!
-json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
-_pickle.UnpicklingError: invalid load key, 'v'.
-zipfile.BadZipFile: File is not a zip file
-EOFError: Ran out of input
-FloatingPointError: Minimum loss scale reached (0.0001).
-OverflowError: cannot serialize a bytes object larger than 4 GiB
-safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge
 RuntimeError: unable to write to file </torch_1>: No space left on device (28)
-numpy.linalg.LinAlgError: SVD did not converge
 pandas.errors.ParserError: Error tokenizing data. C error: out of memory
-xgboost.core.XGBoostError: [10:00:00] gpu_id is deprecated
-tensorflow.python.framework.errors_impl.UnimplementedError: DNN library is not found.
-tensorflow.python.framework.errors_impl.FailedPreconditionError: Could not find variable
-jaxlib.xla_extension.XlaRuntimeError: UNKNOWN: CUDNN_STATUS_EXECUTION_FAILED
-jax._src.xla_bridge.NoDeviceError: no GPU
-pycuda._driver.LaunchError: cuCtxSynchronize failed: an illegal memory access was encountered
-numba.core.errors.TypingError: Failed in cuda mode pipeline
 MemoryError: Unable to allocate 3.00 TiB for an array with shape (1, 2) and data type float32
 ray.exceptions.RaySystemError: System error: Broken pipe""".splitlines()
 ORDINARY_OTHER = {line: traceback(line) for line in _ORDINARY_EXCEPTIONS} | {
     text[:30]: text
     for text in (
-        "CUDA error: unspecified launch failure\n current device: 0\n",
-        "Killed\n",
-        "python: can't open file 'train.py': [Errno 2] No such file or directory\n",
-        "bash: conda: command not found\n",
-        "/var/spool/job: line 3: module: command not found\n",
-        "srun: error: gpu01: task 0: Segmentation fault (core dumped)\n",
         "slurmstepd: error: *** STEP 1.0 ON gpu01 CANCELLED AT 2024-01-01T00:00:00 DUE TO TIME LIMIT ***\n",
-        "wandb: ERROR Network error (ConnectionError), entering retry loop.\n",
-        "E: Unable to locate package nvidia-cuda-toolkit\n",
-        "fatal: unable to access 'https://github.com/': Could not resolve host\n",
         "rsync error: error in file IO (code 11) at receiver.c(374): No space left on device\n",
-        "tar: gpu_data.tar: Cannot open: No such file or directory\n",
-        "curl: (28) Operation timed out\n",
-        "unzip: cannot find or open data.zip\n",
-        "*** stack smashing detected ***: terminated\n",
-        "free(): invalid pointer\nAborted\n",
-        "corrupted double-linked list\n",
         "java.lang.OutOfMemoryError: GC overhead limit exceeded\n",
-        "singularity: FATAL: container creation failed: mount error: no loop devices available\n",
         "docker: Error response from daemon: OOM killer disabled but limit set\n",
     )
 }

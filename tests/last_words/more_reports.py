@@ -175,9 +175,6 @@ OTHER = {
     "dorado, recovered": CLEARED.format(TRIED)
     + "[2025-09-04 15:15:27.768] [info] > Simplex reads basecalled: 4000\n"
     + abort("std::runtime_error", "Failed to write SAM record, error code -1"),
-    "dorado, cuBLAS": "[2025-05-14 12:54:22.184] [error] CuBLAS error 13 at /src/nn/TxModel.cpp:120\n"
-    + abort("std::runtime_error", "CuBLAS error 13"),
-    "Parabricks": "[PB Error][src/common.cpp:80] Received signal: 11 from cmd: /usr/local/parabricks/binaries/bin/bwa --gpu-devices 0, exiting.\nFor technical support visit https://docs.nvidia.com/clara/index.html#parabricks\nExiting...\nCould not run fq2bam\nExiting pbrun ...\n",
     "Nextflow, SIGKILL": nextflow(
         ".command.sh: line 3: 4711 Killed dorado basecaller sup . --device cuda:all\n", 137
     ),
@@ -192,14 +189,10 @@ OTHER = {
     "Spark's host": "org.apache.spark.SparkException: Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, most recent failure: Lost task 3.3 (TID 37) (gpu07 executor 2): com.nvidia.spark.rapids.jni.CpuSplitAndRetryOOM: CPU OutOfMemory: could not split inputs and retry\n"
     + JAVA,
     "Spark's heap": "24/05/01 10:00:00 ERROR Executor: Exception in task 12.0 in stage 3.0 (TID 42)\njava.lang.OutOfMemoryError: GC overhead limit exceeded\n\tat ai.rapids.cudf.HostColumnVector.getBytes(HostColumnVector.java:12)\n",
-    "YARN": "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Container killed by YARN for exceeding memory limits. 5.5 GB of 5.5 GB physical memory used. Consider boosting spark.yarn.executor.memoryOverhead.\n",
     "Dr.Jit, pinned": traceback(
         "ImportError: jit_malloc(): out of memory! Could not allocate 512 bytes of host-pinned memory."
     )
     + "jit_malloc_shutdown(): leaked\n - device memory: 512 B in 1 allocation\n",
-    "Dr.Jit warns": "jit_flush_malloc_cache(): Dr.Jit exhausted the available memory and had to flush its allocation cache to free up additional memory. This warning will only be displayed once.\n"
-    + traceback('RuntimeError: [PluginManager] Plugin "bsdf.so" not found!'),
-    "T-Rex": "20201220 20:01:56 ERROR: Can't find nonce with device [ID=0, GPU #0], cuda exception in [synchronize(streams), 73], CUDA_ERROR_UNKNOWN\n20201220 20:01:56 WARN: Miner is going to shutdown...\n",
     "AlphaFold on host": prefixed(
         "I0226 14:43:19.339008 139872316952960 run_docker.py:247] ",
         ON_HOST * 3
@@ -208,14 +201,10 @@ OTHER = {
         ),
     ),
     "gpu4pyscf's host": traceback("RuntimeError: Out of CPU memory"),
-    "gpu4pyscf, pinned": traceback(
-        "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorInvalidValue: invalid argument"
-    ),
     "ILGPU, illegal": "Unhandled exception. ILGPU.Runtime.Cuda.CudaException (0x80004005): an illegal memory access was encountered\n"
     + NET,
     "AMReX, another": "amrex::Abort::0::MLMG failed to converge after 200 iterations !!!\nSIGABRT\nFree  GPU global memory (MB): 8\n[The         Arena] space (MB) allocated: 49140\nSee Backtrace.0 file for details\n"
     + MPI_ABORT,
-    "AMReX, at the end": "Total GPU global memory (MB) spread across MPI: [65520 ... 65520]\nFree  GPU global memory (MB) spread across MPI: [65512 ... 65512]\nAMReX (23.08) finalized\nerror: comparison with the reference failed\n",
     "DeepStream, resources": "** INFO: <bus_callback:180>: Pipeline running\nCUDA failure: too many resources requested for launch in file yoloPlugins.cpp at line 149\nAborted (core dumped)\n",
     "DeepStream, a tactic": "WARNING: [TRT]: Skipping tactic 3 due to insufficient memory on requested size of 4294967296 detected for tactic 0x0000000000000004.\nTry decreasing the workspace size with IBuilderConfig::setMemoryPoolLimit().\nERROR: [TRT]: UffParser: Unsupported number of graph 0\nApp run failed\n",
     "torchrun, not destroyed": prefixed(
@@ -223,54 +212,31 @@ OTHER = {
     )
     + NOT_DESTROYED
     + child_failed(),
-    "icefall's host": traceback("MemoryError: std::bad_alloc"),
     "icefall prunes": f"2022-02-23 19:35:10,513 INFO [decode.py:400] Caught exception:\n{TRIED}\n\n2022-02-23 19:35:10,513 INFO [decode.py:402] num_arcs before pruning: 103742\n2022-02-23 19:35:10,513 INFO [decode.py:405] This OOM is not an error. You can ignore it. If your model does not converge well, or --max-duration is too large, or the input sound file is difficult to decode, you will meet this exception.\n2022-02-23 19:35:11,513 INFO [decode.py:423] num_arcs after pruning: 45732\n"
     + traceback("FileNotFoundError: [Errno 2] No such file or directory: 'data/lm/G.pt'"),
     "Horovod, another": prefixed("[1,3]<stderr>:", traceback("ValueError: bad shape")) + HOROVOD,
     "a JVM": "#\n# There is insufficient memory for the Java Runtime Environment to continue.\n# Native memory allocation (mmap) failed to map 12288 bytes for committing reserved memory.\n# An error report file with more information is saved as:\n# /home/me/gpu/hs_err_pid4711.log\n",
-    "libomptarget": "omptarget error: Call to targetDataBegin failed, abort target.\nomptarget error: Consult https://openmp.llvm.org/design/Runtimes.html for debugging options.\nomptarget fatal error 1: failure of target construct while offloading is mandatory\nAborted (core dumped)\n",
     "compute-sanitizer": "========= Invalid __global__ read of size 4 bytes\n=========     at kernel(float*)+0x70\n=========     by thread (0,0,0) in block (0,0,0)\n=========     Address 0x7f2b9c000000 is out of bounds\n=========     and is 1 bytes after the nearest allocation at 0x7f2b9b000000 of size 16777216 bytes\n========= ERROR SUMMARY: 1 error\n",
-    "compute-sanitizer, a leak": "========= Leaked 1,024 bytes at 0x7f2b9c000000\n=========     Saved host backtrace up to driver entry point at allocation time\n=========     Host Frame:cudaMalloc [0x2f1a45]\n========= LEAK SUMMARY: 1,024 bytes leaked in 1 allocations\n========= ERROR SUMMARY: 1 error\n",
     "Legate's host": "[0 - 7f2b9c000000]   12.345678 {5}{legate}: Mapper legate.core on Node 0 failed to allocate 6400000000 bytes on memory 1e00000000000000 (of kind SYSTEM_MEM: Visible to all processors on a node) for region requirement(s) 0 of Task cupynumeric::Dot (UID 42).\n",
     "PennyLane": traceback(
         "pennylane_lightning.lightning_gpu_ops.LightningException: [/project/pennylane_lightning/core/src/utils/cuda_utils/DataBuffer.hpp][Line:50][Method:DataBuffer]: Error in PennyLane Lightning: invalid argument"
     ),
     "Octane": "CUDA error 700 on device 0: an illegal memory access was encountered\n  -> failed to wait for event\ndevice 0: path tracing kernel failed\n",
-    "a container's runtime": "docker: Error response from daemon: failed to create task for container: nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown.\n",
-    "Apptainer": "FATAL:   container creation failed: mount hook function failure: mount /proc/self/fd/3->/var/lib/apptainer/mnt error: no loop devices available\n",
-    "flash attention": traceback(
-        "RuntimeError: FlashAttention only supports Ampere GPUs or newer."
-    ),
     "bitsandbytes": traceback(
         "RuntimeError: \n        CUDA Setup failed despite GPU being available. Please run the following command to get more information:\n\n        python -m bitsandbytes\n"
     ),
     "fabric manager": traceback(
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 802: system not yet initialized"
     ),
-    "peer access": traceback("RuntimeError: CUDA error: peer mapping resources exhausted"),
-    "too many resources": traceback(
-        "torch.AcceleratorError: CUDA error: too many blocks in cooperative launch"
-    ),
     "AutoGluon": "Fitting model: LightGBMXT_BAG_L1 ...\n\tWarning: Not enough memory to train LightGBMXT_BAG_L1... Skipping this model.\nNo base models to train on, skipping auxiliary stack level 2...\n"
     + traceback(
         "RuntimeError: No models were trained successfully during fit(). Inspect the log output to determine why no models were trained."
     ),
-    "SMAC": "[WARNING] [smac] Target Algorithm returned NaN or {inf} as quality (StatusType.MEMOUT)\n"
-    + traceback(
-        "ValueError: First run crashed, abort. Please check your setup -- we assume that your default configuration does not crash."
-    ),
-    "LightGBM": traceback("lightgbm.basic.LightGBMError: bin size 257 cannot run on GPU"),
     "llama.cpp, host buffer": "ggml_backend_cuda_host_buffer_type_alloc_buffer: failed to allocate 8589.93 MiB of pinned memory: out of memory\nllama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'\nmain: error: unable to load model\n",
-    "srun's step": "srun: error: Unable to create step for job 4711: Memory required by task is not available\n",
-    "LSF": "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\nExited with exit code 130.\n",
-    "PBS": "=>> PBS: job killed: mem 67108864kb exceeded limit 62914560kb\nTerminated\n",
-    "threads": traceback("RuntimeError: can't start new thread"),
     "a tip at the start": "Tip: if you run out of GPU memory, lower --batch or use --fp16\n"
     + traceback("RuntimeError: weights are for another architecture"),
     "MONAI": "cuda out of memory might be solved by a smaller roi_size\n"
     + traceback("ValueError: Sequential patch size (96, 96, 96) exceeds the image"),
-    "an estimate": "estimated VRAM 31.2 GB > 24.0 GB available, patch size is reduced\nepoch 0\n"
-    + traceback("RuntimeError: background worker failed: corrupt file case_012.npz"),
     "a search of sizes": f"batch 64: {TRIED}\nbatch 32: ok, 12.3 GB\n"
     + traceback("PermissionError: [Errno 13] Permission denied: 'best.json'"),
     "load fails": f"model A: {TRIED}, skipped\nmodel B: loaded\n"
@@ -280,8 +246,6 @@ OTHER = {
     "none, after a survived one": f"step 99 warning: {TRIED} (gradient step skipped)\n"
     + "step 100 loss 0.1\n" * 3
     + traceback("TypeError: 'NoneType' object is not subscriptable"),
-    "build fails": "ninja: build stopped: subcommand failed.\n"
-    + traceback("RuntimeError: Error building extension 'gpu_mem'"),
     "worker exits": "worker 3: cuda memory 12.3 GB allocated, 20.1 GB reserved\n"
     + traceback("RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly"),
     "worker's exit, host": "worker 3: MemoryError\n"

@@ -538,7 +538,6 @@ OTHER = {
     "torchrun, SIGBUS": child_failed("-7", "Signal 7 (SIGBUS) received by PID 33054"),
     "torchrun, SIGSEGV": child_failed("-11", "Signal 11 (SIGSEGV) received by PID 33054"),
     "torchrun, another": prefixed("[rank3]: ", traceback("ValueError: bad shape")) + child_failed(),
-    "DeepSpeed, SIGKILL": "[2023-04-14 13:11:27,879] [INFO] [launch.py:428:sigkill_handler] Killing subprocess 13266\n[2023-04-14 13:11:27,885] [ERROR] [launch.py:434:sigkill_handler] ['/usr/bin/python3', '-u', 'main.py', '--local_rank=0', '--offload', '--gpu_memory', '0.9'] exits with return code = -9\n",
     "Ray, node's memory": RAYLET
     + traceback(
         "ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task. Check python-core-worker-*.log files for more information."
@@ -563,8 +562,6 @@ OTHER = {
     "PhysX, pinned": "2023-07-24 09:14:09 [250,761ms] [Error] [omni.physx.plugin] PhysX error: SynchronizeStreams cuEventRecord failed with error 700\n2023-07-24 09:14:09 [250,768ms] [Warning] [omni.physx.plugin] PhysX warning: Failed to allocate pinned memory, FILE /src/PxgCudaMemoryAllocator.cpp, LINE 53\n"
     + traceback("Exception: Failed to get root link transforms from backend"),
     "llama.cpp, pinned": "ggml_cuda_host_malloc: failed to allocate 1900.00 MiB of pinned memory: out of memory\nllama_model_load: error loading model: tensor 'blk.30.ffn_up.weight' data is not within the file bounds, model is corrupted or incomplete\nllama_model_load_from_file_impl: failed to load model\nmain: error: unable to load model\n",
-    "lc0, advice": "WARNING: Low GPU video memory. Turning off custom_winograd path. You may still run into OOM errors. Please consider using a smaller network.\nUnhandled exception: Cannot read weights from networks/x.pb.gz\n",
-    "hashcat, advice": "* Device #1: WARNING! Kernel exec timeout is not disabled.\n             This may cause \"CL_OUT_OF_RESOURCES\" or related errors.\n             To disable the timeout, see: https://hashcat.net/q/timeoutpatch\n\nHash 'x': Token length exception\nNo hashes loaded.\n\nStarted: Wed Sep 28 10:00:00 2016\nStopped: Wed Sep 28 10:00:02 2016\n",
     "cargo": '   Compiling candle-flash-attn v0.8.0 (cuda)\nerror: could not compile `candle-kernels` (lib)\n\nCaused by:\n  process didn\'t exit successfully: `/home/me/rustc --cfg feature="cuda"` (signal: 9, SIGKILL: kill)\nkilled out of memory\n',
     "cudarc": "thread '<unnamed>' (2785453) panicked at /home/me/.cargo/registry/src/cudarc-0.13.9/src/driver/safe/core.rs:257:76:\ncalled `Result::unwrap()` on an `Err` value: DriverError(CUDA_ERROR_ILLEGAL_ADDRESS, \"an illegal memory access was encountered\")\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
     "cudarc, unknown": "thread 'main' panicked at /home/me/cudarc-0.10.0/src/driver/safe/core.rs:51:24:\ncalled `Result::unwrap()` on an `Err` value: DriverError(CUDA_ERROR_UNKNOWN, \"unknown error\")\n",
@@ -584,47 +581,21 @@ OTHER = {
     + MPI_TRACE,
     "CUDA.jl, illegal": "ERROR: LoadError: CUDA error: an illegal memory access was encountered (code 700, ERROR_ILLEGAL_ADDRESS)\nStacktrace:\n  [1] throw_api_error(res::CUDA.cudaError_enum)\n",
     "Julia's host": "ERROR: LoadError: OutOfMemoryError()\nStacktrace:\n  [1] Array\n    @ ./boot.jl:457 [inlined]\n  [2] collect(A::CuArray{Float32, 2})\n    @ GPUArrays ~/.julia/packages/GPUArrays/src/array.jl:4\n",
-    "OpenMM, download": traceback(
-        "Exception: Error downloading array energyBuffer: Invalid error code (700)"
-    ),
-    "OpenMM, kernel": traceback(
-        "openmm.OpenMMException: Error invoking kernel: CUDA_ERROR_ILLEGAL_ADDRESS (700)"
-    ),
-    "OpenMM, none": traceback("openmm.OpenMMException: No compatible CUDA device is available"),
-    "OpenMM, PTX": traceback(
-        "simtk.openmm.OpenMMException: Error loading CUDA module: CUDA_ERROR_INVALID_PTX (218)"
-    ),
-    "Numba, launch": traceback(
-        "numba.cuda.cudadrv.driver.CudaAPIError: [719] Call to cuMemAlloc results in CUDA_ERROR_LAUNCH_FAILED"
-    ),
-    "Numba, value": traceback(
-        "numba.cuda.cudadrv.driver.CudaAPIError: [1] Call to cuMemcpyHtoD results in CUDA_ERROR_INVALID_VALUE"
-    ),
-    "Numba, cuInit": traceback(
-        "numba.cuda.cudadrv.error.CudaSupportError: Error at driver init: Call to cuInit results in CUDA_ERROR_UNKNOWN (999)"
-    ),
     "Marian, unknown": "[2019-04-12 16:54:10] Error: CUDA error 30 'unknown error' - /opt/marian/src/tensors/gpu/algorithm.cu:15: cudaStreamSynchronize(0)\n[2019-04-12 16:54:10] Error: Aborted from void marian::gpu::fill()\n",
     "Marian, cuBLAS": "[2021-04-28 12:15:58] Error: Cublas Error: 13 - /marian/src/tensors/gpu/prod.cpp:330: cublasGemmBatchedTyped(cublasHandle, compute, opB, opA, n, m, k, &alpha)\n[2021-04-28 12:15:58] Error: Aborted from void marian::gpu::ProdBatchedTyped(marian::Tensor, marian::Ptr<marian::Allocator>)\n",
     "Marian, tcmalloc": "tcmalloc: large alloc 10334765056 bytes == 0x7ef634000000 @ \n" * 6
     + "[2019-05-16 07:12:23] Error: Floating-point exception\n[2019-05-16 07:12:23] Error: Aborted from setErrorHandlers()::<lambda(int, siginfo_t*, void*)> in /opt/marian/src/common/logging.cpp:138\n",
     "COLMAP, slow": "PatchMatch::Run\n---------------\nInitialization: 1.8972s\ncudaCheckError() with sync failed at /opt/colmap/src/mvs/patch_match_cuda.cu:1327 : the launch timed out and was terminated\n",
     "COLMAP, illegal": "CUDA error at /home/me/colmap/src/mvs/gpu_mat.h:348 - an illegal memory access was encountered\nThis error is likely caused by the graphics card timeout detection mechanism of your operating system. Please refer to the FAQ in the documentation on how to solve this problem.\n",
-    "COLMAP, fusion": "Fusing image [1/100] with index 0 in 1.2s (8123 points)\n" * 3
-    + "/var/spool/slurmd/job4711/slurm_script: line 12: 4711 Killed                  colmap stereo_fusion --workspace_path dense\n",
     "Cycles, illegal": "ILLEGAL_ADDRESS in cuMemAlloc(&device_pointer, size)\nCUDA error: ILLEGAL_ADDRESS in cuCtxSynchronize()\nBlender quit\n",
     "OneFlow's host": abort(
         "oneflow::RuntimeException",
         "Error: CPU can't allocate memory. Tried to allocate 1490116.1 GB",
     ),
-    "OneFlow's host, old": abort("oneflow::RuntimeException", "Error: allocate failed"),
     "SGLang, another": "[2024-02-07] server_args=ServerArgs(model_path='m', mem_fraction_static=0.3, gpu_memory='auto')\n"
     + traceback("AttributeError: 'NoneType' object has no attribute 'cpu'"),
     "vLLM, advice": "INFO 05-01 10:00:00 model_runner.py:1408] CUDA graphs can take additional 1~3 GiB memory per GPU. If you are running out of memory, consider decreasing `gpu_memory_utilization` or enforcing eager mode. You can also reduce the `max_num_seqs` as needed to decrease memory usage.\n"
     + traceback("ValueError: Unsupported FA version: None"),
-    "vLLM, its port": "INFO 05-01 10:00:00 gpu_worker.py:77] Available KV cache memory: 1.2 GiB\n"
-    + traceback(
-        "OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"
-    ),
     "rmm, expected": "[ RUN      ] DataChunkSourceTest.BgzipSource\n[2025-01-23 14:33:04.213] [RMM] [error] [A][Stream 0x1][Upstream 67108864B][FAILURE maximum pool size exceeded]\n[       OK ] DataChunkSourceTest.BgzipSource (4175 ms)\n[ RUN      ] JoinTest.Empty\n/src/join_test.cu:12: Failure\nExpected equality of these values:\n  1\n  2\n[  FAILED  ] JoinTest.Empty (2 ms)\n\n 1 FAILED TEST\n",
     "a summary at the end": "saved model.pt\n"
     + SUMMARY.format(0)
@@ -655,7 +626,6 @@ OTHER = {
     "Slurm": "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have been OOM Killed.\nsrun: error: gpu07: task 0: Out Of Memory\nsrun: Terminating StepId=4711.0\n",
     "cgroup": "[12345.6] Memory cgroup out of memory: Killed process 4711 (python) total-vm:94371840kB, anon-rss:67108864kB, file-rss:65536kB\nKilled\n",
     "earlyoom": 'mem avail:  2031 of 64000 MiB ( 3.17%), swap free:    0 of    0 MiB\nsending SIGTERM to process 4711 uid 1000 "python": badness 901, VmRSS 60000 MiB\nTerminated\n',
-    "bash": "/var/spool/slurmd/job4711/slurm_script: line 12:  4711 Killed                  python train.py --gpu 0 --on-oom skip\n",
     "loader": traceback(
         'RuntimeError: Caught MemoryError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File "/opt/torch/utils/data/_utils/worker.py", line 287, in _worker_loop\n    data = fetcher.fetch(index)\nnumpy.core._exceptions._ArrayMemoryError: Unable to allocate 24.0 GiB for an array with shape (2048, 1048576) and data type float32\n'
     ),
@@ -683,34 +653,17 @@ OTHER = {
     ),
     "no device": "2024-05-01 10:00:00: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:266] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
     + traceback("RuntimeError: No GPU found, needs 4"),
-    "mismatch": "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.154\n",
     "busy": traceback(
         "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
     ),
     "usage": USAGE + "train.py: error: unrecognized arguments: --bz 3\n",
-    "click": "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n\nError: No such option: --on-cuda-oom\n",
-    "a path": traceback(
-        "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/cuda_out_of_memory_study/config.yaml'"
-    ),
-    "a log's path": "python: can't open file '/home/me/gpu-out-of-memory/train.py': [Errno 2] No such file or directory\n",
-    "a branch": "error: pathspec 'fix-cuda-out-of-memory' did not match any file(s) known to git\n",
-    "a module": traceback("ModuleNotFoundError: No module named 'cuda_out_of_memory'"),
-    "an import": traceback(
-        "ImportError: cannot import name 'is_cuda_out_of_memory' from 'accelerate.utils.memory' (/opt/accelerate/utils/memory.py)"
-    ),
     "pytest": "tests/test_oom.py F                                                  [100%]\n\n=================================== FAILURES ===================================\n_____________________________ test_cuda_out_of_memory __________________________\n\n    def test_cuda_out_of_memory():\n>       assert handled == 1\nE       assert 0 == 1\n\ntests/test_oom.py:12: AssertionError\n=========================== short test summary info ============================\nFAILED tests/test_oom.py::test_cuda_out_of_memory - assert 0 == 1\n============================== 1 failed in 2.31s ===============================\n",
     "pytest, a pattern": "E       AssertionError: Regex pattern did not match.\nE        Regex: 'CUDA out of memory'\nE        Input: 'shape mismatch'\n\ntests/test_oom.py:12: AssertionError\nFAILED tests/test_oom.py::test_message - AssertionError: Regex pattern did not match.\n",
     "unittest": "FAIL: test_cuda_out_of_memory (test_cuda.TestCuda)\n----------------------------------------------------------------------\n"
     + traceback("AssertionError: False is not true")
     + "\n----------------------------------------------------------------------\nRan 12 tests in 3.210s\n\nFAILED (failures=1)\n",
-    "expandable": "[W CUDAAllocatorConfig.h:28] Warning: expandable_segments not supported on this platform (function operator())\n"
-    + traceback("KeyError: 'labels'"),
     "flushes": "[2024-05-01 10:00:00,000] [WARNING] [stage3.py:2069:step] 2 pytorch allocator cache flushes since last step. this happens when there is high memory pressure and is detrimental to performance. if this is happening frequently consider adjusting settings to reduce memory consumption.\n"
     + traceback("AssertionError: loss scale is already at minimum"),
-    "batch size finder": "Batch size 32 failed, trying batch size 16\nFinished batch size finder, will continue with full run using batch size 16\n"
-    + traceback("ValueError: `val_dataloader` is empty"),
-    "executable size": "Batch size 64 did not fit into GPU memory, trying 32.\nepoch 1 loss 0.3\n"
-    + traceback("KeyError: 'labels'"),
     "ultralytics": "WARNING ⚠️ CUDA OutOfMemoryError in TaskAlignedAssigner, using CPU\n      1/100      11.2G      1.412      2.101      1.312        412        640:  12%|█▏        | 12/100\n"
     + traceback("RuntimeError: Dataset 'x.yaml' error ❌ images not found"),
     "tiled": "Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.\nPrompt executed in 41.11 seconds\n"
@@ -718,10 +671,7 @@ OTHER = {
     "TensorRT skips": "[W] [TRT] Skipping tactic 0 due to insufficient memory on requested size of 11580055552 detected for tactic 0x0000000000000000.\n"
     * 2
     + '[E] [TRT] ModelImporter.cpp:773: While parsing node number 12 [NonMaxSuppression -> "x"]:\n[E] Failed to parse onnx file\n&&&& FAILED TensorRT.trtexec [TensorRT v8402]\n',
-    "faiss warns": "WARN: increase temp memory to avoid cudaMalloc, or decrease query/add size (alloc 256000000 B, highwater 0 B)\n"
-    + traceback("AssertionError: d == self.d"),
     "Kaldi frees": "WARNING (nnet3-train[5.4]:MallocPitchInternal():cu-allocator.cc:97) Allocation of 10204 x 6656 region failed: freeing some memory and trying again. \nLOG (nnet3-train[5.4]:MallocPitchInternal():cu-allocator.cc:102) To avoid future problems like this, changing memory_factor from 1.3 to 1.1\nERROR (nnet3-train[5.4]:Train():nnet-training.cc:122) Parameters contain NaN or inf\n\nkaldi::KaldiFatalError\n",
-    "Kaldi, illegal": "ERROR ([5.4.45~1-6e639]:RemoveLeastRecentlyUsed():cu-allocator.cc:349) cudaError_t 77 : \"an illegal memory access was encountered\" returned from 'cudaFree(p.first.pointer)'\n\nkaldi::KaldiFatalError\n",
     "another's report": "monitor: job 812 (ann) ended: CUDA out of memory; its GPU is free\nstarting on GPU 0\n"
     + traceback("ValueError: seed must be set"),
     "a lesson": "note: run 3 ended with CUDA out of memory, so this one uses batch 8\nerror: dataset version 4 is not available\n",
@@ -729,36 +679,17 @@ OTHER = {
     + MPI_ABORT,
     "NAMD's host": "FATAL ERROR: Memory allocation failed on processor 0.\nFATAL ERROR: Memory allocation failed on processor 0.\n[Partition 0][Node 0] End of program\n",
     "GROMACS's host": "-------------------------------------------------------\nProgram:     gmx mdrun, version 2023\nSource file: src/gromacs/utility/smalloc.cpp (line 234)\n\nFatal error:\nNot enough memory. Failed to realloc 8589934592 bytes for nbl->excl, nbl->excl=0x0\n(called from file src/gromacs/gpu_utils/pairlist.cpp, line 812)\n-------------------------------------------------------\n",
-    "GROMACS, no GPU": "Fatal error:\nCannot run short-ranged nonbonded interactions on a GPU because no GPU is detected.\n\nFor more information and tips for troubleshooting, please check the GROMACS\nwebsite at http://www.gromacs.org/Documentation/Errors\n-------------------------------------------------------\n",
     "QE's host": "%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%\n     Error in routine  cdiaghg (159):\n       S matrix not positive definite\n%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%\n\n     stopping ...\n     GPU memory used/free/total (MiB): 13337 / 2943 / 16280\n"
     + MPI_ABORT,
     "Fortran's host": "forrtl: severe (41): insufficient virtual memory\nImage              PC                Routine            Line        Source\nvasp_gpu           000000000158A8B8  Unknown               Unknown  Unknown\n",
-    "VASP": "|     ACC_CUFFT_MAKEPLAN: could not create plan                               |\n|                                                                             |\n|       ---->  I REFUSE TO CONTINUE WITH THIS SICK JOB ... BYE!!! <----       |\n",
     "OpenBLAS": "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: Resource temporarily unavailable\nOpenBLAS blas_thread_init: ensure that your address space and process count limits are big enough (ulimit -a)\n"
     * 3,
-    "libgomp": "libgomp: Thread creation failed: Resource temporarily unavailable\n",
     "R's host": "Error: cannot allocate vector of size 7.5 Gb\nExecution halted\n",
     "MATLAB's host": "Error using gather\nOut of memory.\n\nError in train (line 40)\nx = gather(y);\n",
     "Rust's host": "memory allocation of 8589934592 bytes failed\nAborted (core dumped)\n",
-    "an overflow": traceback("RuntimeError: CUDA error: invalid configuration argument"),
-    "index": traceback(
-        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic( ltHandle, computeDesc.descriptor())`"
-    ),
-    "32-bit": traceback(
-        "RuntimeError: integer out of range: nonzero is not supported for tensors with more than INT_MAX elements on CUDA"
-    ),
     "Triton's shared memory": traceback(
         "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 180224, Hardware limit: 101376. Reducing block sizes or `num_stages` may help."
     ),
-    "Triton's registers": traceback(
-        "torch._inductor.exc.InductorError: RuntimeError: No valid triton configs. OutOfResources: out of resource: triton_mm Required: 147456 Hardware limit:101376 Reducing block sizes or `num_stages` may help."
-    ),
-    "registers": traceback(
-        "numba.cuda.cudadrv.driver.CudaAPIError: [701] Call to cuLaunchKernel results in CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-    ),
-    "preempted": "slurmstepd: error: *** JOB 4711 ON gpu07 CANCELLED AT 2024-05-01T10:00:00 DUE TO PREEMPTION ***\n",
-    "interrupted": " 12%|█▏        | 12/100 [00:08<04:23,  1.47it/s, gpu_mem=23.1G]\n"
-    + traceback("KeyboardInterrupt"),
     "Dask's host": "distributed.nanny.memory - WARNING - Worker tcp://127.0.0.1:4 (pid=4711) exceeded 95% memory budget. Restarting...\ndistributed.nanny - WARNING - Restarting worker\n"
     + traceback(
         "distributed.scheduler.KilledWorker: Attempted to run task ('read_parquet', 7) on 4 different workers, but all those workers died while running it."

@@ -6,6 +6,8 @@ Then from public reports, mostly of rare programs and with what follows the exce
 `reports` 79 of 101, and 2 of 126 (one text, of which nobody can tell, was taken out);
 `more_reports` 41 of 49, and 1 of 62; `training_reports`, with programs as most people run them, 30
 of 34, and 1 of 51; its `LAST`, 18 of 20, and none of 25.
+Since then texts were taken out of which two others (of failures of another kind: three) run the
+same lines of the judgement, and match the same words with the same result.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def texts(tables: tuple[dict[str, str], ...]) -> list[tuple[str, str]]:
 
 
 def test_the_corpus_is_large_enough() -> None:
-    assert len(texts(TRUE_TABLES)) >= 420 and len(texts(OTHER_TABLES)) >= 650
+    assert len(texts(TRUE_TABLES)) >= 420 and len(texts(OTHER_TABLES)) >= 330
 
 
 def test_true_texts_are_found() -> None:

@@ -55,7 +55,8 @@ def test_the_wheel_has_all_files_of_the_package_and_nothing_else(wheel: zipfile.
         if path.is_file() and "__pycache__" not in path.parts
     }
     names = {name for name in wheel.namelist() if not name.startswith(f"{NAME}.")}
-    assert found == names
+    guide = {f"radrm/guide/{page.name}" for page in (REPOSITORY / "docs").glob("*.md")}
+    assert found | guide == names
     assert not [name for name in names if any(word in name for word in _BESIDE_CODE)]
     assert "radrm/py.typed" in names
 

@@ -9,7 +9,7 @@ from radrm.core.records import Checkpoint, Job
 from radrm.core.rules import Order, Policy
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.planners.deadline import NOTES, Deadline
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus

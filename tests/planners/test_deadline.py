@@ -10,8 +10,7 @@ from benchmarks.events import measure
 from radrm.core import events as ev
 from radrm.core.records import Estimate, Job, JobSpec, Profiled
 from radrm.core.words import JobState, Quantity, ReservationKind
-from radrm.deadlines.costs import Costs, Zone
-from radrm.deadlines.ranking import Ranking
+from radrm.deadlines import Costs, Ranking, Zone
 from radrm.orders import SmallestWork
 from radrm.planners.lateness.candidates import Seen
 from radrm.policies.packing import Packing

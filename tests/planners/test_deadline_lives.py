@@ -12,7 +12,7 @@ from radrm.core import actions as act
 from radrm.core.records import Checkpoint, Device
 from radrm.core.rules import Order
 from radrm.core.words import CheckpointKind, Quantity, ReservationKind
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.packing import Packing
 from radrm.policies.sharing import BestFit, Magm

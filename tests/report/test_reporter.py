@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from radrm import report as module
-from radrm.host.attempts.saved import read_saved
+from radrm.host.attempts.saved import looks_at_saved
+from radrm.host.attempts.tails import read_as_user
 from radrm.report import Reporter
 from tests.paths import REPOSITORY
 from tests.report.listener import Listener
@@ -60,7 +61,8 @@ def test_the_last_report_stays_for_the_next_daemon_if_none_runs(
     report.progress(step=9)
     report.close()
     (kept,) = folder.iterdir()
-    reported = read_saved({"uid": None, "environment": dict(os.environ)})["reported"]
+    launch = {"uid": None, "environment": dict(os.environ)}
+    reported = read_as_user(launch, looks_at_saved(launch))["reported"]
     assert reported.pop("at") > 0
     assert reported == {"step": 9, "total": 10, "loss": 0.5, "work_done": 0.9}
     assert not kept.exists(), "an empty folder is removed"

@@ -67,7 +67,7 @@ def test_what_a_script_declares_is_what_slurm_counts(
     lines = "#RAD --gpu-memory=9G --gpus=2\n#RAD --time=1h30m"
     job = site.sbatch(f"#!/bin/sh\n{lines}\necho $RADRM_GPU_MEMORY_MIB\n")
     assert site.wait(job) == ("COMPLETED", "0:0")
-    assert site.job(job)["TimeLimit"] == "02:00:00", "with the wait on its node"
+    assert site.job(job)["TimeLimit"] == "01:30:00"
     assert home.json("status", "--all")[-1]["time_limit_s"] == 5400
     assert f"gpumem:{2 * (9216 + 2048)}" in site.job(job)["TresPerNode"]
     assert site.output(job) == "9216\n"
@@ -108,20 +108,6 @@ def test_a_submission_answers_in_one_document(site: Cluster, radrm: Radrm) -> No
     assert dry == {**made, "id": None}
     assert radrm(*words[:2], "--dry-run", "--", "true").stdout.startswith("sbatch --parsable")
     site.run("scancel", str(made["id"]))
-
-
-def test_the_wait_on_the_node_is_a_part_of_the_partitions_limit(
-    site: Cluster, radrm: Radrm
-) -> None:
-    site.scontrol("update", "PartitionName=shared", "MaxTime=60")
-    try:
-        done = radrm("submit", "--cluster", "--time=31m", "--hold", "--", "true")
-        held = site.sbatch("true", "--time=30", "--hold")
-    finally:
-        site.scontrol("update", "PartitionName=shared", "MaxTime=INFINITE")
-    assert done.returncode == 1 and "ask for at most --time=30\n" in done.stderr
-    assert site.job(held)["TimeLimit"] == "01:00:00"
-    site.run("scancel", str(held))
 
 
 def test_a_job_file_goes_to_the_cluster_and_its_code_comes_back(

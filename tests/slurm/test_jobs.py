@@ -9,8 +9,9 @@ from radrm.config import SlurmConfig
 from radrm.errors import Refused
 from radrm.slurm import jobs
 from radrm.slurm.asking import SlurmRefused, is_in_job, jobs_of, pids_in, record
-from radrm.slurm.jobs import gpumem_in, listed
-from radrm.slurm.outer import moment
+from radrm.slurm.comment import own_limit_min, returned
+from radrm.slurm.jobs import listed
+from radrm.slurm.outer import count_in, moment, told_of
 
 LISTED = """\
 PID      JOBID    STEPID   LOCALID GLOBALID
@@ -45,41 +46,34 @@ def test_only_groups_that_slurm_makes_count(group: str, found: set[str]) -> None
     assert jobs_of(["/", group]) == found
 
 
-USERS = ("squeue", "--noheader", "--states=all", "--jobs=47", "--format=%U")
-
-
 def test_without_groups_slurm_is_asked() -> None:
     asked: list[tuple[str, ...]] = []
 
     def said(*words: str, timeout_s: float) -> str:
         asked.append(words)
-        return LISTED if words[0] == "scontrol" else "1000\n1000\n"
-
-    assert is_in_job(27153, 1000, "47", lambda pid: ["/"], said)
-    assert not is_in_job(9, 1000, "47", lambda pid: ["/"], said, node="g1")
-    pids = ("scontrol", "listpids", "47")
-    assert asked == [pids, USERS, (*pids, "g1")]
-    asked.clear()
-    assert is_in_job(27150, 1000, "47", lambda pid: ["/slurm/uid_1000/job_47"], said)
-    assert not is_in_job(27150, 1000, "47", lambda pid: ["/slurm/uid_0/job_48"], said)
-    assert asked == [USERS]
-
-
-@pytest.mark.parametrize(("users", "own"), [("1000", True), ("1001", False), ("", False)])
-def test_a_job_is_believed_to_its_own_user_alone(users: str, own: bool) -> None:
-    groups = ["/system.slice/slurmstepd.scope/job_47/step_batch/user/task_0"]
-    found = is_in_job(7, 1000, "47", lambda pid: groups, lambda *words, timeout_s: f"{users}\n")
-    assert found is own
-
-
-def test_while_the_controller_is_away_membership_suffices() -> None:
-    def said(*words: str, timeout_s: float) -> str:
-        if words[0] == "squeue":
-            raise SlurmRefused("Unable to contact slurm controller")
         return LISTED
 
-    assert is_in_job(27153, 1000, "47", lambda pid: ["/"], said)
-    assert not is_in_job(9, 1000, "47", lambda pid: ["/"], said)
+    assert is_in_job(27153, "47", lambda pid: ["/"], said)
+    assert not is_in_job(9, "47", lambda pid: ["/"], said, node="g1")
+    pids = ("scontrol", "listpids", "47")
+    assert asked == [pids, (*pids, "g1")]
+    asked.clear()
+    assert is_in_job(27150, "47", lambda pid: ["/slurm/uid_1000/job_47"], said)
+    assert not is_in_job(27150, "47", lambda pid: ["/slurm/uid_0/job_48"], said)
+    assert asked == []
+
+
+def test_what_the_controller_says_of_a_job() -> None:
+    text = (
+        "JobId=47 JobName=my job UserId=ada(1000) Partition=shared BatchHost=g1 RunTime=00:01:30 "
+        "TimeLimit=1-00:00:00 AdminComment=radrm: waits: x (limit 60 min, returned 2 of 3 times)  "
+        "Comment=site:47 TresPerNode=gres:gpumem:9000"
+    )
+    told = told_of(record(text), "gpumem")
+    assert (told.id, told.uid, told.node, told.name) == ("47", 1000, "g1", "my job")
+    assert (told.limit_s, told.ran_s, told.gpumem_mib) == (86400.0, 90.0, 9000)
+    assert (returned(told.note), own_limit_min(told.note)) == (2, 60)
+    assert told_of(record("JobId=4 TimeLimit=UNLIMITED UserId=x"), "gpumem").limit_s is None
 
 
 def test_a_record_with_spaces_in_its_values() -> None:
@@ -103,11 +97,12 @@ def test_a_record_with_spaces_in_its_values() -> None:
     ],
 )
 def test_what_a_job_asks_for(text: str, mib: int | None) -> None:
-    assert gpumem_in(text, "gpumem") == mib
+    assert count_in(text, "gpumem") == mib
 
 
 def test_rows_of_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     wait = "radrm: waits: GPU 0: busy (returned 0 of 3 times)"
+    none = ("(null)", "")
     rows = [
         (
             "4_1",
@@ -119,12 +114,24 @@ def test_rows_of_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
             "1:00",
             "Resources",
             "a|b",
-            "(null)",
+            *none,
         ),
-        ("5", "bob", "RUNNING", "g1", "gres:gpumem:10", "0:09", "1:00", "None", "x\ty", wait),
-        ("6", "bob", "RUNNING", "g1", "N/A", "0:09", "1:00", "None", "x", "radrm:gpu_s=1"),
+        (
+            "5",
+            "bob",
+            "RUNNING",
+            "g1",
+            "gres:gpumem:10",
+            "0:09",
+            "1:00",
+            "None",
+            "x\ty",
+            "site:7",
+            wait,
+        ),
+        ("6", "bob", "RUNNING", "g1", "N/A", "0:09", "1:00", "None", "x", "", "radrm:gpu_s=1"),
     ]
-    text = "\n".join("\x1f".join(row) for row in rows) + "\nbroken\n"
+    text = "".join("".join(f"{word:<12}\x1f" for word in row) + "\n" for row in rows) + "broken\n"
     monkeypatch.setattr(jobs, "run", lambda *words, timeout_s: text)
     found = listed(SlurmConfig())
     assert [(r.id, r.state, r.node, r.gpumem_mib, r.reason) for r in found] == [

@@ -111,7 +111,7 @@ echo "$RADRM_ARRAY_ID $RADRM_ARRAY_TASK_ID"
 
     def comment(element: int) -> str:
         shown = cluster.scontrol("-o", "show", "job", f"{array}_{element}")
-        return shown.partition("Comment=")[2].partition(" ")[0]
+        return shown.partition("AdminComment=")[2].partition(" ")[0]
 
     wait_until(lambda: "gpu_s" in comment(1), "the last element's end")
     first, last = (cluster.work / f"{array}_{element}.out" for element in (0, 1))

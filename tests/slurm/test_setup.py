@@ -16,12 +16,16 @@ import pytest
 
 from radrm.config import SlurmConfig
 from radrm.core.units import parse_seconds
+from radrm.errors import UsageError
 from radrm.slurm.asking import FORMAT, format_of
-from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf
-from radrm.slurm.submitting import FIRST, is_gpumem_asked, unwrap
+from radrm.slurm.commands.slurm import _node
+from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf, unequal
+from radrm.slurm.submitting import is_gpumem_asked, is_wrapped, unwrap, wrap
+
+FIRST = "#!/usr/bin/env -S radrm slurm-step"
 
 CONFIG = SlurmConfig(partition="gpus", gres="vram", default_gpumem="5G", local_wait_s=600)
-NODES = [ClusterNode("g[1-2]", 81920), ClusterNode("h1", 40960)]
+NODES = [ClusterNode("g[1-2]", 2 * 40960, 2), ClusterNode("h1", 40960)]
 LUA = shutil.which("lua5.3") or shutil.which("lua5.4") or shutil.which("lua")
 NO_VAL = 4294967294
 
@@ -54,6 +58,7 @@ print("{" .. table.concat(parts, ",") .. "}")
 def decided(
     call: str = "slurm_job_submit(as_slurm(job, PREFIX), {}, 1000)",
     prefix: str = "gres:",
+    nodes: list[ClusterNode] = NODES,
     **job: Any,
 ) -> dict[str, Any]:
     """What the rules make of a job, and what they say. `prefix`: Slurm's of a GRES."""
@@ -61,7 +66,7 @@ def decided(
         pytest.skip("Lua is not installed (Debian: lua5.3)")
     fields = {"partition": "gpus", "script": "#!/bin/sh\necho\n", "min_nodes": NO_VAL, **job}
     table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in fields.items() if v is not None)
-    rules = job_submit_lua(CONFIG, NODES).replace("\nreturn slurm.SUCCESS\n", "\n")
+    rules = job_submit_lua(CONFIG, nodes).replace("\nreturn slurm.SUCCESS\n", "\n")
     given = f"local job, PREFIX = {{ {table} }}, {json.dumps(prefix)}"
     text = f"{STAND_IN}\n{rules}\n{given}\nlocal code = {call}\n{SHOW}"
     done = subprocess.run([LUA, "-"], input=text, capture_output=True, text=True, check=False)
@@ -74,42 +79,21 @@ def test_a_script_runs_through_the_step_and_asks_for_the_default() -> None:
     found = decided()
     assert found["code"] == 0 and found["requeue"] == 1
     assert found["tres_per_node"] == "gres:vram:5120"
-    assert found["script"].startswith(FIRST + "\n")
+    assert is_wrapped(found["script"])
     assert unwrap(found["script"]) == ("#!/bin/sh\necho\n", {})
-
-
-def test_its_time_limit_counts_from_its_real_start() -> None:
-    found = decided(time_limit=120)
-    assert found["time_limit"] == 130
-    assert unwrap(found["script"])[1] == {"time": "7200"}
-    assert unwrap(decided(time_limit=NO_VAL)["script"])[1] == {}
-
-
-@pytest.mark.parametrize(
-    ("limit", "most", "code"),
-    [(120, 130, 0), (121, 130, -1), (NO_VAL, 130, 0), (525000, 4294967295, 0), (120, 5, -1)],
-)
-def test_the_limit_of_the_partition_includes_the_wait(limit: int, most: int, code: int) -> None:
-    call = f"slurm_job_submit(as_slurm(job, PREFIX), {{ gpus = {{ max_time = {most} }} }}, 1000)"
-    found = decided(call, time_limit=limit)
-    assert found["code"] == code
-    if code:
-        assert f"allows {most} minutes, of which 10 are for the wait" in found["said"]
-        assert found["said"].endswith(f"--time={max(0, most - 10)}")
-    longer = decided(call, time_limit=limit + 10, script=f"{FIRST}\necho\n")
-    assert longer["code"] == code or limit == NO_VAL, "radrm submit --cluster adds the wait itself"
 
 
 @pytest.mark.parametrize(
     "text", ["90", "90.5", "1:30", "0:01:30", "26:00:00", "1-00:00:00", "4h", "1h30m", "2D", "1.5h"]
 )
-def test_the_limit_of_a_script_is_slurms_too(text: str) -> None:
+def test_the_limit_of_a_script_is_slurms(text: str) -> None:
     script = f"#!/bin/sh\n#RAD --name=a --time={text}\necho\n"
     found = decided(script=script, time_limit=NO_VAL)
-    assert found["time_limit"] == ceil(parse_seconds(text) / 60) + 10
+    assert found["time_limit"] == ceil(parse_seconds(text) / 60)
     assert unwrap(found["script"]) == (script, {}), "the script says it"
-    typed = decided(script=script, time_limit=7)
-    assert (typed["time_limit"], unwrap(typed["script"])[1]) == (17, {"time": "420"})
+    assert decided(script=script, time_limit=7)["time_limit"] == 7, "what was typed counts"
+    typed = wrap(script, ["--time=3h"])
+    assert decided(script=typed, time_limit=NO_VAL)["time_limit"] == 180
 
 
 @pytest.mark.parametrize("text", ["x", "1:3", "4h5", "-1", "0", "99999999d", "1-2-3"])
@@ -118,8 +102,8 @@ def test_a_script_without_a_known_limit_has_slurms(text: str) -> None:
     assert decided(script=script, time_limit=NO_VAL)["time_limit"] == NO_VAL
 
 
-def test_what_runs_through_the_step_already_stays() -> None:
-    script = f"{FIRST}\necho\n"
+@pytest.mark.parametrize("script", [f"{FIRST}\necho\n", wrap("echo\n", ["--gpus=1"])])
+def test_what_runs_through_the_step_already_stays(script: str) -> None:
     found = decided(script=script, time_limit=120, tres_per_node="gres:vram:9")
     assert (found["script"], found["time_limit"]) == (script, 120)
     assert found["tres_per_node"] == "gres:vram:9"
@@ -174,6 +158,26 @@ def test_what_the_script_declares_is_asked_for(lines: str, mib: int) -> None:
     assert not is_gpumem_asked(found["script"])
 
 
+@pytest.mark.parametrize(
+    ("lines", "asked", "nodes"),
+    [
+        ("#RAD --gpu-memory=40G", None, None),
+        ("#RAD --gpu-memory=41G", None, "g[1-2]"),
+        ("#RAD --gpus=3", "h2", "h2,g[1-2]"),
+        ("#RAD --gpus=2 --gpu-memory=30G", None, None),
+        ("#RAD --gpus=9", None, None),
+        ("#RAD-OPTION --gpus=1\n#RAD --gpus=3", None, None),
+    ],
+)
+def test_a_job_does_not_go_to_nodes_that_could_never_run_it(
+    lines: str, asked: str | None, nodes: str | None
+) -> None:
+    """Where none could, Slurm is asked all the same."""
+    known = [NODES[0], ClusterNode("k1", 4 * 81920, 4)]
+    found = decided(script=f"#!/bin/sh\n{lines}\ntrain\n", exc_nodes=asked, nodes=known)
+    assert found.get("exc_nodes") == nodes
+
+
 def test_a_job_without_gpus_asks_for_none() -> None:
     found = decided(script="#!/bin/sh\n#RAD --gpus=0\necho\n")
     assert found["code"] == 0 and "tres_per_node" not in found
@@ -221,6 +225,7 @@ def test_no_requeue_is_respected(asked: int | None, given: int) -> None:
         ({"partition": "gpus,whole"}, "whole", -1),
         ({"partition": "gpus,whole"}, "gpus", -1),
         ({"partition": None, "shared": 0}, "gpus", -1),
+        ({"partition": "whole"}, "gpus", -1),
         ({"partition": "whole", "tres_per_node": "gres:gpu:1"}, "whole", 0),
     ],
 )
@@ -233,11 +238,43 @@ def test_a_change_must_not_lead_around_the_rules(
 
 def test_the_lines_name_what_the_configuration_names() -> None:
     conf, gres = slurm_conf(CONFIG, NODES), gres_conf(CONFIG, NODES)
-    assert "PartitionName=gpus Nodes=g[1-2],h1 OverSubscribe=FORCE:1" in conf
-    assert "NodeName=g[1-2] Gres=vram:81920" in conf and "JobRequeue=1" in conf
+    live = [line for line in conf.splitlines() if not line.startswith("#")]
+    assert live[0].startswith("PartitionName=gpus Nodes=g[1-2],h1 OverSubscribe=FORCE:1")
+    assert len(live) == 1, "all else is appended to lines that a site has"
     assert gres.splitlines() == [
         "NodeName=g[1-2] Name=vram Count=81920 Flags=CountOnly",
         "NodeName=h1 Name=vram Count=40960 Flags=CountOnly",
     ]
-    assert "@" not in job_submit_lua(CONFIG)
+    assert "@" not in job_submit_lua(CONFIG).replace('"$@"', "")
     assert format_of(job_submit_lua(CONFIG)) == FORMAT
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        ([("g1", 80, 0), ("g2", 80, 0)], False),
+        ([("g1", 80, 0), ("g2", 40, 0)], True),
+        ([("g1", 80, 2), ("g2", 40, 0)], True),
+        ([("g1", 80, 2), ("g2", 40, 1)], False),
+    ],
+)
+def test_nodes_that_differ_are_named(nodes: list[tuple[str, int, int]], told: bool) -> None:
+    assert (unequal([ClusterNode(*each) for each in nodes]) is not None) is told
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("g[1-8]:640G", ("g[1-8]", 655_360, 0)),
+        ("g[1-8]:8x80G", ("g[1-8]", 655_360, 8)),
+        ("g1,h[01-03]:2x81559M", ("g1,h[01-03]", 163_118, 2)),
+        *((text, None) for text in ("g[1-3:80G", "g1", "g1:", ":80G", "g1:0x80G", "g1:x80G")),
+        *((text, None) for text in ("g 1:80G", "g]1:80G", "g$(x):80G", "g[3-1]:80G")),
+    ],
+)
+def test_what_a_node_is(text: str, found: tuple[str, int, int] | None) -> None:
+    if found is None:
+        with pytest.raises(UsageError):
+            _node(text)
+    else:
+        assert _node(text) == ClusterNode(*found)

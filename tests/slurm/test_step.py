@@ -111,7 +111,7 @@ def test_a_job_runs_in_its_step_with_its_arguments_on_the_gpu_that_the_daemon_gi
     assert cluster.output(job) == f"{uuid} {job} 1 [--lr] [a b]\n"
     assert (document["state"], document["exit_code"]) == ("FAILED", 3)
     said = wait_until(lambda: cluster.scontrol("-o", "show", "job", str(job)), "the job")
-    assert said and "Comment=radrm:gpu_s=" in said
+    assert said and "AdminComment=radrm:gpu_s=" in said
 
 
 def test_a_signal_that_kills_the_job_is_what_slurm_sees(cluster: Cluster, home: DaemonHome) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from radrm.client.words.tables import names_of, refused_here, words_of
+from radrm.client.words.jobs import names_of, refused_here, words_of
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError
 from radrm.top import command
 from radrm.top.picture import History, bars, card_text, gpu_lines

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from proofs.fuzz.judging import Target
-from radrm.client.jupyter import JupyterHint
+from radrm.client.session import JupyterHint
 from radrm.daemon.views.references import Globs
 from radrm.host.clock import Clock
 from radrm.host.planning.worker import thought_of
-from radrm.host.sessions.frames import (
+from radrm.host.sessions import (
     INPUT,
     INTERRUPT,
     SIZE,

@@ -6,7 +6,7 @@ from proofs.fuzz.judging import Target
 from radrm.config import contradictions, examine_config, resolved, with_set
 from radrm.config.checks import parse_table
 from radrm.config.shapes import Config
-from radrm.deadlines.costs import UTC, make_costs
+from radrm.deadlines import UTC, make_costs
 from radrm.simulated.spec import parse as parse_spec
 from radrm.wiring import make_rules
 

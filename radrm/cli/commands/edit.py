@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.commands.jobs import to_change
 from radrm.cli.parameters import FLAG, JSON, OF_JOBS, REFERENCES, WORDS, Parameter
 from radrm.cli.results import job_name, show_results
-from radrm.client.commands import command_jobs
+from radrm.client.connection import command_jobs
 from radrm.errors import UsageError
 from radrm.jobfile.options import FIXED, SHOWN
 

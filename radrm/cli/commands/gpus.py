@@ -70,7 +70,7 @@ def drain(devices: list[str], reason: str, yes: bool, as_json: bool) -> int:
         raise UsageError("--yes means all GPUs; leave it out, or the named ones")
     from radrm.cli.results import show_results  # here, because everybody waits for `gpus`
     from radrm.cli.show.question import be_sure
-    from radrm.client.commands import command_devices
+    from radrm.client.connection import command_devices
 
     if not devices and not yes:
         be_sure("Drain all GPUs of this server?", "name GPUs, or add --yes")
@@ -95,7 +95,7 @@ def resume(devices: list[str], as_json: bool) -> int:
       radrm resume
     """
     from radrm.cli.results import show_results
-    from radrm.client.commands import command_devices
+    from radrm.client.connection import command_devices
 
     results = command_devices("resume", devices)
     if not results and not as_json:

@@ -174,7 +174,7 @@ def wait(jobs: list[str], as_json: bool) -> int:
       radrm wait 12 && echo fine
       radrm wait 'sweep-*'
     """
-    from radrm.client.exits import highest, tell_failures, wait_for  # the others wait for none
+    from radrm.client.awaiting import highest, tell_failures, wait_for  # the others wait for none
 
     with Client() as client:
         documents = wait_for(client, jobs)

@@ -12,9 +12,8 @@ from radrm.cli.show.log import outputs, stream_and_leave, until_left
 from radrm.client.connection import every_job
 from radrm.client.follow import ArrayLogs, AttemptLogs, LogFollower, Patient
 from radrm.client.last_state import ReadingClient
-from radrm.client.states import FINAL
 from radrm.client.tail import written_s
-from radrm.client.text import label, warn
+from radrm.client.text import FINAL, label, warn
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.storage.paths import client_paths
 
@@ -188,7 +187,7 @@ def _follow(client: Client, job: str, stderr: bool, attempt: int | None, lines: 
 def _follow_array(
     client: Client, job: str, found: list[Document], stderr: bool, lines: int | None
 ) -> int:
-    from radrm.client.exits import highest, tell_failures
+    from radrm.client.awaiting import highest, tell_failures
 
     def show() -> int:
         jobs = _array_logs(client, found, stderr).follow(lines)

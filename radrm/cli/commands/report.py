@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import CLUSTER, FLAG, FORMAT, JSON, NO_HEADER, NUMBER, TEXT, Parameter
+from radrm.cli.show.columns import Rows
 from radrm.cli.show.jobs import PAGE
 from radrm.cli.show.past import SINCE, UNTIL, energy_page, history_page, period, report_page
 from radrm.cli.show.shares import limits_page, shares_page
@@ -15,8 +16,11 @@ from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from radrm.cli.show.styled import Part
     from radrm.client.text import Document
+
 
 BY = ("user", "job", "gpu", "day", "group")
 
@@ -93,8 +97,8 @@ def report(
     elif looked is not None:
         from radrm.pages.summary import incomplete, summary
 
-        show(*[Styled(plain(line)) for line in summary(looked)])
-        show(*[Styled(plain(line), "dim") for line in incomplete(looked)])
+        show(*[Styled(line) for line in summary(looked)])
+        show(*[Styled(line, "dim") for line in incomplete(looked)])
     else:
         rows = answers[0]["rows"]
         if what == "user":
@@ -113,7 +117,6 @@ def _write(
     import os
     import sys
 
-    from radrm.cli.show.html_page import web_page
     from radrm.pages.overview import overview_parts
 
     lead = overview_parts(looked) if looked is not None else []
@@ -129,7 +132,7 @@ def _write(
             file.write(written)
     except OSError as error:
         raise Refused(f"cannot write {plain(path)}: {error.strerror}; name another file") from None
-    show(Styled(f"Wrote {plain(path)}"))
+    show(Styled(f"Wrote {path}"))
 
 
 _STATE = "Only jobs that ended so, as failed,timeout."
@@ -239,3 +242,31 @@ def limits(user: str, as_json: bool) -> None:
         print_json({**answer, "shares": shares})
     else:
         show(*limits_page(answer), Styled(), *shares_page(shares))
+
+
+# ------------------------------------------------------------------
+# The tables of a terminal as sections of a page.
+
+
+def web_page(
+    title: str, sections: Iterable[tuple[str, Sequence[Part]]], lead: Iterable[str] = ()
+) -> str:
+    """Return an HTML document: the `lead` (HTML), then a heading for each section. Names of users
+    are escaped."""
+    from radrm.pages.document import document, heading
+
+    body = list(lead)
+    for name, parts in sections:
+        body.append(heading(name))
+        body += [_part(part) for part in parts]
+    return document(title, body)
+
+
+def _part(part: Part) -> str:
+    from radrm.pages.document import paragraph, table
+
+    if isinstance(part, Rows):
+        columns = [(column.title, column.right) for column in part.columns]
+        cells = ([cell.plain for cell in row] for row in part.rows)
+        return table(columns, cells, total=True)
+    return "\n".join(paragraph(line, soft=True) for line in part.plain_lines())

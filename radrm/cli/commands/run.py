@@ -14,13 +14,11 @@ from radrm.cli.commands.submit import tell
 from radrm.cli.show.log import EXIT_INTERRUPTED, ended, log_writer, own_name
 from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
-from radrm.client.jupyter import JupyterHint, jupyter_command
-from radrm.client.session import Session
-from radrm.client.states import FINAL, WAITING
+from radrm.client.session import JupyterHint, Session, jupyter_command
 from radrm.client.submitting import check, put
-from radrm.client.text import warn
+from radrm.client.text import FINAL, WAITING, warn
 from radrm.errors import RadrmError, UsageError
-from radrm.host.sessions import inside
+from radrm.host import sessions
 from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
 from radrm.jobfile.inherited import submit_with
 from radrm.jobfile.radfile import name_of
@@ -105,7 +103,7 @@ def _submission(request: RunRequest) -> SubmitRequest:
     if request.pty:
         raw |= {"output": os.devnull}
     own = ("--pty",) if request.pty else ()
-    program = (sys.executable, "-I", "-S", os.path.abspath(inside.__file__), *own, "--")
+    program = (sys.executable, "-I", "-S", os.path.abspath(sessions.__file__), *own, "--")
     return SubmitRequest(
         {**raw, **request.raw_options, "interactive": True},
         command=(*program, *request.command),

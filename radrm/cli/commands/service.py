@@ -129,7 +129,7 @@ _CONTROL = "nvidia-cuda-mps-control"
 _ABOUT_MPS = (
     "With CUDA MPS, jobs of one user share a GPU with less loss than time-sliced. A job that",
     "faults ends its user's other jobs on that GPU. radrm's acceptance run of MPS has not",
-    "passed on hardware yet. More: docs/administrators.md, When to switch it on",
+    "passed on hardware yet. More: radrm help administrators, When to switch it on",
 )
 _TRIES = 3
 
@@ -514,9 +514,12 @@ def remove(dry_run: bool, root: str, user: bool) -> None:
         uninstall_own(dry_run)
         return
     where = site(root or None)
+    page, own = page_there(where.root), os.path.lexists(under(where.root, UNIT_PATH))
+    if (path := packaged_unit(where)) and not page and not own:
+        raise Refused(f"{path} is of a package of the system; remove that: sudo apt remove radrm")
     be_root(dry_run)
     with one_line("cannot look at"):
-        states = states_of((*files_of(script()), *page_there(where.root)), where)
+        states = states_of((*files_of(script()), *page), where)
     before, after = uninstall_commands(states, where)
     show(removal_lines(states, before, after, where))
     if dry_run:

@@ -133,7 +133,7 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
         raise Refused(f"there is no page {first // size + 1}; there are {pages}")
     show(
         counts_line(found["counts"], len(found["devices"]), simulated),
-        *(Styled(plain(note), "yellow") for note in found.get("notes") or []),
+        *(Styled(note, "yellow") for note in found.get("notes") or []),
         job_rows(jobs, found["devices"], found.get("now")),
     )
     left = total - first - len(jobs)

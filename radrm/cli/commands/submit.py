@@ -108,7 +108,7 @@ def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> 
         from radrm.cli.show.log import outputs, stream_and_leave
 
         return stream_and_leave(client, str(results[0]["id"] or tickets[0]), outputs(None))
-    from radrm.client.exits import highest, tell_failures, wait_for
+    from radrm.client.awaiting import highest, tell_failures, wait_for
 
     ended = wait_for(client, tickets)
     tell_failures(ended)

@@ -9,7 +9,6 @@ The files, in the order in which they may import one another:
     devices      rows of GPUs, and of their reservations for users
     shares       rows of users with their recent GPU time, and of limits
     past         reports and the history
-    html_page    the parts of a page as one HTML file
     card         one job with all its facts, and why it waits
     log          a job's log on standard output or error
     follow       `radrm status --follow`

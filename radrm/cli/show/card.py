@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 
-from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.columns import Column, Field, Rows, table_of
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules, show_smact
-from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import label, next_steps
+from radrm.client.text import FINAL, LIVE, WAITING, label, next_steps
 from radrm.client.words.facts import estimated, facts, given, lasted, left, memory_cap, sm_share
 from radrm.client.words.jobs import where
 from radrm.client.words.reasons import expected_start, gpu_lines, sentences, shows_devices
 from radrm.core.units import show_mib, show_seconds
-from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,71 +34,53 @@ MOST_TASKS = 32
 def tasks_table(tasks: Sequence[Document], index: Mapping[str, int]) -> Rows:
     """A row for each of a job's first tasks. `index`: the GPUs' indices."""
     ended = any(task["exit_code"] is not None for task in tasks)
-    table = Rows(
-        (
-            Column("TASK"),
-            Column("GPU"),
-            Column("CPUS", right=True),
-            Column("CPU TIME", right=True, rank=2),
-            Column("MEMORY", right=True, rank=1),
-            *[Column("EXIT CODE", right=True)] * ended,
-        )
+    table = table_of(
+        tasks[:MOST_TASKS],
+        Column("TASK", lambda task: f"{task['role']} {task['task']}"),
+        Column("GPU", lambda task: ",".join(str(index.get(u, u[:12])) for u in task["gpus"])),
+        Column("CPUS", lambda task: _or_dash(task["cpus"], "g"), right=True),
+        Column("CPU TIME", lambda task: show_seconds(task["cpu_s"]), right=True, rank=2),
+        Column("MEMORY", lambda task: show_mib(task["memory_mib"]), right=True, rank=1),
+        *[Column("EXIT CODE", lambda task: _or_dash(task["exit_code"]), right=True)] * ended,
     )
-    for task in tasks[:MOST_TASKS]:
-        table.add(
-            plain(f"{task['role']} {task['task']}"),
-            ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in task["gpus"]) or "-",
-            "-" if task["cpus"] is None else f"{task['cpus']:g}",
-            show_seconds(task["cpu_s"]),
-            show_mib(task["memory_mib"]),
-            *["-" if task["exit_code"] is None else str(task["exit_code"])] * ended,
-        )
     if len(tasks) > MOST_TASKS:
         table.add(f"and {len(tasks) - MOST_TASKS} more", *[""] * (len(table.columns) - 1))
     return table
 
 
+def _or_dash(number: float | None, form: str = "") -> str:
+    return "-" if number is None else format(number, form)
+
+
 def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
     """A row for each attempt. A live attempt shows the usage so far."""
     planners = any(attempt.get("planner") not in (None, "strict") for attempt in attempts)
-    table = Rows(
-        (
-            Column("ATTEMPT", right=True),
-            Column("OUTCOME"),
-            Column("GPU"),
-            Column("SHARING", rank=6),
-            Column("TIME", right=True),
-            Column("RESERVED", right=True, rank=4),
-            Column("PEAK", right=True, rank=2),
-            Column("SMACT", right=True, rank=3),
-            Column("ENERGY", right=True, rank=5),
-            *[Column("PLANNER", rank=7)] * planners,
-            Column("WHY", least=20, wrap=True),
-        )
+    live = {key: job[key] for key in _OF_LIVE}
+    return table_of(
+        (each | live if each.get("ended_at") is None else each for each in attempts),
+        Column("ATTEMPT", lambda each: str(each["number"]), right=True),
+        Column("OUTCOME", lambda each: _outcome(job, each)),
+        Column("GPU", lambda each: ",".join(map(str, each.get("devices") or [])) or "-"),
+        Column("SHARING", lambda each: each.get("collocation") or "-", rank=6),
+        Column("TIME", lambda each: show_seconds(each.get("ran_s")), right=True),
+        Column("RESERVED", lambda each: show_mib(each.get("reserved_mib")), right=True, rank=4),
+        Column("PEAK", lambda each: show_mib(each.get("peak_mib")), right=True, rank=2),
+        Column("SMACT", lambda each: show_smact(each.get("smact")), right=True, rank=3),
+        Column("ENERGY", lambda each: show_joules(each.get("energy_j")), right=True, rank=5),
+        *[Column("PLANNER", lambda each: each.get("planner") or "-", rank=7)] * planners,
+        Column("WHY", _why, least=20, wrap=True),
     )
-    for attempt in attempts:
-        ended = attempt.get("ended_at")
-        if ended is None:
-            attempt = attempt | {key: job[key] for key in _OF_LIVE}
-        outcome = str(attempt.get("outcome") or job["state"].lower())
-        code = attempt.get("exit_code")
-        reason = plain(attempt.get("reason") or _requested(attempt))
-        if not reason and code:
-            reason = f"exit code {code}"
-        table.add(
-            str(attempt["number"]),
-            Styled(plain(outcome), _OUTCOME_STYLE.get(outcome, "")),
-            ",".join(map(str, attempt.get("devices") or [])) or "-",
-            plain(attempt.get("collocation") or "-"),
-            show_seconds(attempt.get("ran_s")),
-            show_mib(attempt.get("reserved_mib")),
-            show_mib(attempt.get("peak_mib")),
-            show_smact(attempt.get("smact")),
-            show_joules(attempt.get("energy_j")),
-            *[plain(attempt.get("planner") or "-")] * planners,
-            reason,
-        )
-    return table
+
+
+def _outcome(job: Document, attempt: Document) -> Styled:
+    outcome = str(attempt.get("outcome") or job["state"].lower())
+    return Styled(outcome, _OUTCOME_STYLE.get(outcome, ""))
+
+
+def _why(attempt: Document) -> str:
+    code = attempt.get("exit_code")
+    ended = f"exit code {code}" if code else ""
+    return attempt.get("reason") or _requested(attempt) or ended
 
 
 def _requested(attempt: Document) -> str:
@@ -146,14 +126,14 @@ def card(
     if logs is not None:
         both = logs["stdout"] == logs["stderr"]
         shown = {"log": "stdout"} if both else {"stdout": "stdout", "stderr": "stderr"}
-        lines += [(name, plain(logs[which])) for name, which in shown.items()]
+        lines += [(name, logs[which]) for name, which in shown.items()]
     parts: list[Part] = [_title(job), *_fields(lines)]
     if len(attempts) > 1:
         parts += [Styled(), attempts_table(job, attempts)]
     if len(job.get("tasks") or ()) > 1:
         parts += [Styled(), tasks_table(job["tasks"], index)]
     names = ("verdict", *[""] * len(job.get("verdict") or ()))
-    verdict = [*zip(names, map(plain, job.get("verdict") or ()), strict=False)]
+    verdict = [*zip(names, job.get("verdict") or (), strict=False)]
     parts += [Styled(), *_fields([*verdict, ("next", "   ".join(next_steps(job)))])]
     most = _LAST_LINES[job["state"] == "FAILED"]
     for name, its in tails.items():
@@ -194,8 +174,8 @@ def headline(job: Document, index: Mapping[str, int]) -> Styled:
 
 
 def _title(job: Document) -> Styled:
-    title = Styled(f"Job {plain(label(job))}", "bold", cut=True)
-    title.append(f"  {plain(job['name'])}")
+    title = Styled(f"Job {label(job)}", "bold", cut=True)
+    title.append(f"  {job['name']}")
     return title
 
 
@@ -245,7 +225,7 @@ def explanation(answer: Document) -> list[Part]:
         parts.append(_indented(f"memory cap: {memory_cap(job)}"))
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
     parts += [Styled(), *lines] if lines else []
-    steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
+    steps = [step for step in next_steps(job) if step != f"radrm explain {label(job)}"]
     if waiting and expected_start(job, answer["now"]):
         parts += [Styled(), _indented(expected_start(job, answer["now"]))]
     if steps:
@@ -254,4 +234,4 @@ def explanation(answer: Document) -> list[Part]:
 
 
 def _indented(text: str) -> Field:
-    return Field("", Styled(plain(text)), indent=2)
+    return Field("", Styled(text), indent=2)

@@ -11,7 +11,8 @@ from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from rich.console import Console, ConsoleOptions
     from rich.text import Text
@@ -21,7 +22,8 @@ _GAP = 2
 
 
 class Column(Record):
-    """One column. `least` is the smallest width that it may be cut to (0: never cut).
+    """One column. `shows`: what it has of a thing (`table_of`). `least` is the smallest width that
+    it may be cut to (0: never cut).
 
     On a narrow terminal the column with the highest `rank` is left out first; one with rank 0
     always stays. `good`: the width for which columns of the rank `EXTRA` are left out. `most`
@@ -30,6 +32,7 @@ class Column(Record):
     """
 
     title: str
+    shows: Callable[[Any], Styled | str] | None = None
     right: bool = False
     rank: int = 0
     least: int = 0
@@ -44,7 +47,7 @@ class Column(Record):
 
 
 class Rows:
-    """A table without lines. Make users' text plain before you add it."""
+    """A table without lines."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = columns
@@ -110,6 +113,14 @@ class Rows:
             else:
                 gap += width + _GAP
         return line
+
+
+def table_of(things: Iterable[Any], *columns: Column) -> Rows:
+    """A table with a row for each thing."""
+    table = Rows(columns)
+    for each in things:
+        table.add(*(column.shows(each) for column in columns if column.shows is not None))
+    return table
 
 
 def _wrapped(cells: list[Styled], width: int) -> list[list[Styled]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.columns import Column, Field, Rows, table_of
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import clock, local_time, show_smact, show_watts
 from radrm.client.words.reasons import reserved
 from radrm.core.units import gpu_count, gpus_named, show_booked, show_mib, show_seconds
-from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def devices_page(devices: Sequence[Document], whose: str = "") -> list[Part]:
 def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:
     """What jobs have booked of the CPUs and the host memory of each node."""
     found = {d["node"]: d for d in devices if d.get("node_cpus_booked") is not None}
-    names = [plain(name) if len(found) > 1 else "server" for name in found]
+    names = [name if len(found) > 1 else "server" for name in found]
     return [
         (
             name,
@@ -74,52 +73,31 @@ def devices_table(devices: Sequence[Document]) -> Rows:
     """
     groups = {(device["node"], _near(device)) for device in devices}
     several = len(groups) > 1 and any(near for _, near in groups)
-    table = Rows(
-        (
-            Column("GPU", right=True),
-            Column("NAME", least=10),
-            Column("STATE"),
-            Column("MEMORY", rank=8),
-            Column("USED", right=True),
-            Column("RESERVED", right=True, rank=7),
-            Column("UNMANAGED", right=True, rank=9),
-            Column("FREE", right=True),
-            Column("SMACT", right=True, rank=3),
-            Column("POWER", right=True, rank=4),
-            *([Column("NEAR", rank=10)] if several else []),
-            Column("CAPS", rank=11),
-            Column("JOBS", least=8),
-            Column("WHY", least=10, wrap=True),
-        )
+    return table_of(
+        devices,
+        Column("GPU", lambda gpu: str(gpu["index"]), right=True),
+        Column("NAME", device_name, least=10),
+        Column("STATE", lambda gpu: device_state(gpu["state"])),
+        Column("MEMORY", lambda gpu: memory_bar(gpu["used_mib"], gpu["total_mib"]), rank=8),
+        Column("USED", lambda gpu: show_mib(gpu["used_mib"]), right=True),
+        Column("RESERVED", lambda gpu: show_mib(gpu["reserved_mib"]), right=True, rank=7),
+        Column("UNMANAGED", lambda gpu: show_mib(gpu["unmanaged_mib"]), right=True, rank=9),
+        Column("FREE", lambda gpu: show_mib(gpu["free_mib"]), right=True),
+        Column("SMACT", lambda gpu: show_smact(gpu["smact"]), right=True, rank=3),
+        Column("POWER", lambda gpu: show_watts(gpu["power_w"]), right=True, rank=4),
+        *[Column("NEAR", lambda gpu: _near(gpu) or "-", rank=10)] * several,
+        Column("CAPS", lambda gpu: "+".join(gpu.get("caps") or ()) or "-", rank=11),
+        Column("JOBS", device_jobs, least=8),
+        Column("WHY", lambda gpu: gpu["reason"] or "", least=10, wrap=True),
     )
-    for device in devices:
-        table.add(
-            str(device["index"]),
-            device_name(device),
-            device_state(device["state"]),
-            memory_bar(device["used_mib"], device["total_mib"]),
-            show_mib(device["used_mib"]),
-            show_mib(device["reserved_mib"]),
-            show_mib(device["unmanaged_mib"]),
-            show_mib(device["free_mib"]),
-            show_smact(device["smact"]),
-            show_watts(device["power_w"]),
-            *([_near(device) or "-"] if several else []),
-            "+".join(map(plain, device.get("caps") or ())) or "-",
-            device_jobs(device),
-            plain(device["reason"] or ""),
-        )
-    return table
 
 
 def device_state(state: str) -> Styled:
-    return Styled(
-        "in use by others" if state == "others" else plain(state), _DEVICE_STYLE.get(state, "")
-    )
+    return Styled("in use by others" if state == "others" else state, _DEVICE_STYLE.get(state, ""))
 
 
 def device_name(device: Document) -> str:
-    return plain(f"{device['name']} {device['profile'] or ''}".strip())
+    return f"{device['name']} {device['profile'] or ''}".strip()
 
 
 def _near(device: Document) -> str:
@@ -131,11 +109,11 @@ def _near(device: Document) -> str:
     named = [("NVLink", linked), ("NUMA", near.get("numa_node"))]
     if linked is None:
         named.insert(0, ("PCIe", near.get("pcie_switch")))
-    return plain(", ".join(f"{name} {group}" for name, group in named if group is not None))
+    return ", ".join(f"{name} {group}" for name, group in named if group is not None)
 
 
 def device_jobs(device: Document) -> str:
-    return plain(" ".join(map(str, device.get("labels") or device["jobs"]))) or "-"
+    return " ".join(map(str, device.get("labels") or device["jobs"])) or "-"
 
 
 def memory_bar(used_mib: int | None, total_mib: int, width: int = 20) -> Styled:
@@ -150,33 +128,22 @@ def memory_bar(used_mib: int | None, total_mib: int, width: int = 20) -> Styled:
 
 def processes_page(devices: Sequence[Document], whose: str = "") -> list[Part]:
     """A row for each process on these devices, and a line on devices that list none."""
-    table = Rows(
-        (
-            Column("GPU", right=True),
-            Column("PID", right=True),
-            Column("USER", least=6),
-            Column("JOB", least=9),
-            Column("MEMORY", right=True),
-            Column("SMACT", right=True, rank=1),
-            Column("COMMAND", least=10),
-        )
+    found = [(gpu["index"], each) for gpu in devices for each in gpu.get("processes") or ()]
+    table = table_of(
+        found,
+        Column("GPU", lambda row: str(row[0]), right=True),
+        Column("PID", lambda row: str(row[1]["pid"]), right=True),
+        Column("USER", lambda row: row[1]["user"] or "-", least=6),
+        Column("JOB", lambda row: _NO_JOB.get(row[1]["kind"]) or row[1]["job"] or "-", least=9),
+        Column("MEMORY", lambda row: show_mib(row[1]["used_mib"]), right=True),
+        Column("SMACT", lambda row: show_smact(row[1]["smact"]), right=True, rank=1),
+        Column("COMMAND", lambda row: _short(row[1]["command"] or "-"), least=10),
     )
-    for device in devices:
-        for each in device.get("processes") or ():
-            table.add(
-                str(device["index"]),
-                str(each["pid"]),
-                plain(each["user"] or "-"),
-                plain(each["job"] or "-") if each["kind"] == "job" else _NO_JOB[each["kind"]],
-                show_mib(each["used_mib"]),
-                show_smact(each["smact"]),
-                _short(plain(each["command"] or "-")),
-            )
     unknown = [device["index"] for device in devices if device.get("processes") is None]
     parts: list[Part] = [table] if table.rows else []
     if not parts and len(unknown) < len(devices):
         who = f"No process {whose} uses" if whose else "No process uses"
-        parts.append(Styled(plain(f"{who} a GPU.")))
+        parts.append(Styled(f"{who} a GPU."))
     if unknown:
         parts.append(Styled(f"{gpus_named(unknown)}: the processes are not known", "yellow"))
     return parts
@@ -217,7 +184,7 @@ def _remarks_on(device: Document, processes: bool) -> Iterator[str]:
         yield "unified memory: the server's, which all its programs share"
     notes = device.get("notes") or []
     unmanaged = (device.get("unmanaged") or []) if processes else []
-    yield from map(plain, notes[:_MOST_NOTES])
+    yield from notes[:_MOST_NOTES]
     if len(notes) > _MOST_NOTES:
         yield f"... and {len(notes) - _MOST_NOTES} more notes (--json has all)"
     yield from map(_misplaced, device.get("misplaced") or [])
@@ -235,13 +202,13 @@ def _planned(device: Document) -> Sequence[Document]:
 def _for_users(found: Document) -> str:
     """As `reserved for ada, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (reservation 3)`."""
     span = f"{local_time(found['start_at'])} to {local_time(found['end_at'])}"
-    return plain(f"reserved for {found['for']}, {span} (reservation {found['id']})")
+    return f"reserved for {found['for']}, {span} (reservation {found['id']})"
 
 
 def _misplaced(found: Document) -> str:
     """As `job 12 of bob uses 15.0G of it, and was not given it`."""
     much = "" if found["used_mib"] is None else f"{show_mib(found['used_mib'])} of "
-    return plain(f"job {found['job']} of {found['user']} uses {much}it, and was not given it")
+    return f"job {found['job']} of {found['user']} uses {much}it, and was not given it"
 
 
 def _unmanaged(found: Document) -> str:
@@ -255,7 +222,7 @@ def _unmanaged(found: Document) -> str:
         words.append(_step(found))
     if found.get("command"):
         words.append(found["command"])
-    return plain(f"unmanaged: {', '.join(words)}")
+    return f"unmanaged: {', '.join(words)}"
 
 
 def _step(found: Document) -> str:
@@ -271,31 +238,16 @@ _RESERVATION_STYLE = {"active": "green", "ended": "yellow"}
 
 def reservations_table(found: Sequence[Document], now: float) -> Rows:
     """A row for each reservation; its users' jobs, and those of others that run on."""
-    table = Rows(
-        (
-            Column("ID", right=True),
-            Column("FOR", least=10),
-            Column("GPUS", least=4),
-            Column("FROM"),
-            Column("UNTIL"),
-            Column("STATE"),
-            Column("JOBS", least=4),
-            Column("OTHERS", least=6, rank=2),
-            Column("BY", least=6, rank=3),
-            Column("WHY", least=8, rank=1),
-        )
+    return table_of(
+        found,
+        Column("ID", lambda row: str(row["id"]), right=True),
+        Column("FOR", lambda row: row["for"], least=10),
+        Column("GPUS", lambda row: ",".join(map(str, row["gpus"])) or "-", least=4),
+        Column("FROM", lambda row: clock(row["start_at"], now)),
+        Column("UNTIL", lambda row: clock(row["end_at"], now)),
+        Column("STATE", lambda row: Styled(row["state"], _RESERVATION_STYLE.get(row["state"], ""))),
+        Column("JOBS", lambda row: " ".join(row["jobs"]) or "-", least=4),
+        Column("OTHERS", lambda row: " ".join(row["others"]) or "-", least=6, rank=2),
+        Column("BY", lambda row: row["by"], least=6, rank=3),
+        Column("WHY", lambda row: row["reason"] or "", least=8, rank=1),
     )
-    for each in found:
-        table.add(
-            str(each["id"]),
-            plain(each["for"]),
-            ",".join(map(str, each["gpus"])) or "-",
-            clock(each["start_at"], now),
-            clock(each["end_at"], now),
-            Styled(plain(each["state"]), _RESERVATION_STYLE.get(each["state"], "")),
-            plain(" ".join(each["jobs"])) or "-",
-            plain(" ".join(each["others"])) or "-",
-            plain(each["by"]),
-            plain(each["reason"] or ""),
-        )
-    return table

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.columns import Column, table_of
 from radrm.cli.show.styled import Styled, show
 from radrm.client.amounts import sane_mib, show_smact, shown_duration, shown_smact
 from radrm.client.estimates import Asked, first_of, memory_of
 from radrm.client.fitting import Fit
 from radrm.client.text import warn
 from radrm.config import Config
+from radrm.core.records import Estimate
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Quantity
-from radrm.errors import plain
 from radrm.estimators.learning.learned import learned_for
 from radrm.host.estimation.asking import Answer
 from radrm.structs import replace
@@ -23,38 +23,30 @@ def show_estimates(
     asked: Asked, config: Config, answers: dict[str, Answer], explain: bool, several: bool
 ) -> None:
     if several:
-        show(Styled(plain(asked.file), "bold"))
-    table = Rows(
-        (
-            Column("ESTIMATOR"),
-            Column("MEMORY", right=True),
-            Column("AT MOST", right=True),
-            Column("SMACT", right=True, rank=2),
-            Column("DURATION", right=True, rank=3),
-            Column("TOOK", right=True, rank=1),
-            Column("SOURCE"),
-        )
+        show(Styled(asked.file, "bold"))
+    table = table_of(
+        ((name, found, memory_of(found)) for name, found in answers.items()),
+        Column("ESTIMATOR", lambda row: row[0]),
+        Column("MEMORY", lambda row: "-" if row[2] is None else _show(row[2].value), right=True),
+        Column("AT MOST", lambda row: "-" if row[2] is None else _show(row[2].upper), right=True),
+        Column("SMACT", lambda row: show_smact(_value(row[1], Quantity.SMACT)), right=True, rank=2),
+        Column(
+            "DURATION",
+            lambda row: show_seconds(_value(row[1], Quantity.DURATION)),
+            right=True,
+            rank=3,
+        ),
+        Column("TOOK", lambda row: _took(row[2]), right=True, rank=1),
+        Column("SOURCE", lambda row: "none" if row[2] is None else row[2].source),
     )
-    for name, found in answers.items():
-        memory = memory_of(found)
-        smact, duration = first_of(found, Quantity.SMACT), first_of(found, Quantity.DURATION)
-        table.add(
-            name,
-            "-" if memory is None else _show(memory.value),
-            "-" if memory is None else _show(memory.upper),
-            show_smact(None if smact is None else smact.value),
-            "-" if duration is None else show_seconds(duration.value),
-            "-" if memory is None or memory.seconds is None else _took(memory.seconds),
-            "none" if memory is None else memory.source,
-        )
     show(table)
     for line in (*_bases(answers), *_predicted(answers), *_guesses(answers)):
-        show(Styled(f"  {plain(line)}"))
+        show(Styled(f"  {line}"))
     for note in dict.fromkeys([*asked.notes, *(n for f in answers.values() for n in f.notes)]):
         warn(f"{asked.file}: {note}")
     if explain:
         for line in _explained(asked, config, answers):
-            show(Styled(f"  {plain(line)}"))
+            show(Styled(f"  {line}"))
 
 
 def _predicted(answers: dict[str, Answer]) -> Iterator[str]:
@@ -88,7 +80,7 @@ def show_fit(fit: Fit) -> None:
         lines.append(f"no {fit.name} was found that fits")
     lines += [f"with {c.option}: at most {show_mib(round(c.upper_mib))}" for c in fit.changes]
     for line in lines:
-        show(Styled(f"  {plain(line)}"))
+        show(Styled(f"  {line}"))
 
 
 def _guesses(answers: dict[str, Answer]) -> Iterator[str]:
@@ -101,7 +93,15 @@ def _guesses(answers: dict[str, Answer]) -> Iterator[str]:
             yield f"{memory.source} assumes: {'; '.join(memory.guesses)}"
 
 
-def _took(seconds: float) -> str:
+def _value(found: Answer, quantity: Quantity) -> float | None:
+    first = first_of(found, quantity)
+    return None if first is None else first.value
+
+
+def _took(memory: Estimate | None) -> str:
+    if memory is None or memory.seconds is None:
+        return "-"
+    seconds = memory.seconds
     return f"{seconds:.1f} s" if seconds >= 1.0 else f"{seconds * 1e3:.1f} ms"
 
 

@@ -13,7 +13,7 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.follow import LogFollower, Patient, changes, end_line
 from radrm.client.text import Document, label, next_steps, warn
-from radrm.errors import Refused, plain
+from radrm.errors import Refused
 
 
 def follow_jobs(client: Client, words: Document, as_json: bool) -> None:
@@ -35,7 +35,7 @@ def _follow_one(client: Client, found: Document) -> None:
     show(headline(job, found["devices"]))
 
     def say(text: str) -> Any:
-        show(Styled(plain(text), "dim"))
+        show(Styled(text, "dim"))
 
     follower = LogFollower(Patient(client, say).ask, label(job), outputs(job["user"]), say)
     try:

@@ -15,8 +15,7 @@ import re
 import time
 from functools import cache
 
-from radrm.client.states import FINAL, WAITING
-from radrm.client.text import label
+from radrm.client.text import FINAL, WAITING, label
 from radrm.client.words.jobs import where, why
 from radrm.errors import UsageError, plain
 from radrm.jobfile.record import Record

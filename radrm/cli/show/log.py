@@ -82,7 +82,7 @@ def outputs(user: str | None, stderr_only: bool = False) -> dict[str, Write]:
 
 def ended(job: Document) -> int:
     """Say how a job ended, unless it completed. Returns its exit code."""
-    from radrm.client.exits import exit_code, tell_failures  # only who follows a job
+    from radrm.client.awaiting import exit_code, tell_failures  # only who follows a job
 
     tell_failures([job])
     return exit_code(job)

@@ -10,7 +10,6 @@ from radrm.cli.show.styled import Styled
 from radrm.client.amounts import starts_in
 from radrm.client.text import label, next_steps
 from radrm.core.units import gpu_count, show_mib
-from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def commands(own: Document) -> list[tuple[str, str]]:
     jobs = [(own[kind], words) for kind, words in _IS.items() if own[kind] is not None]
     if not jobs:
         return list(_AT_FIRST)
-    about = [(next_steps(job), f"job {plain(label(job))} {words}") for job, words in jobs]
+    about = [(next_steps(job), f"job {label(job)} {words}") for job, words in jobs]
     ordered = [(steps[0], reason) for steps, reason in about]
     ordered += [(step, reason) for steps, reason in about for step in steps[1:]]
     found: dict[str, str] = {}
@@ -96,14 +95,14 @@ def _your_jobs(page: Document) -> Styled:
 
 
 def _counted(counts: Document) -> str:
-    return ", ".join(f"{count} {plain(state).lower()}" for state, count in counts.items())
+    return ", ".join(f"{count} {state.lower()}" for state, count in counts.items())
 
 
 def _gpus(devices: Sequence[Document], simulated: bool) -> Styled:
     """As `the server: 8 GPUs: 5 idle, 3 busy; 212.0G free, up to 39.6G on one`."""
     states: dict[str, int] = {}
     for device in devices:
-        name = "used by others" if device["state"] == "others" else plain(device["state"])
+        name = "used by others" if device["state"] == "others" else device["state"]
         states[name] = states.get(name, 0) + 1
     free = [device["free_mib"] or 0 for device in devices]
     memory = f"; {show_mib(sum(free))} free" if devices else ""
@@ -120,7 +119,7 @@ def _queue(own: Document, now: float) -> Styled:
         f"the queue: {queued or 'no'} job{' waits' if queued < 2 else 's wait'}", cut=True
     )
     if mine is not None and mine["position"] is not None:
-        before, name = mine["position"] - 1, plain(label(mine))
+        before, name = mine["position"] - 1, label(mine)
         line.append(
             f", {before} before your job {name}" if before else f", your job {name} is next"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from radrm.cli.parameters import TEXT, Parameter
-from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.columns import Column, Rows, table_of
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import local_time, sane_mib, span
@@ -94,7 +94,7 @@ def energy_page(answer: Document) -> list[Part]:
 
 
 def _energy_table(answer: Document) -> Rows:
-    by, currency = answer["by"], plain(answer["currency"])
+    by, currency = answer["by"], answer["currency"]
     figures = (Column("KWH", right=True), Column(currency, right=True))
     first: tuple[Column, ...] = (Column(by.upper(), least=8),)
     if by == "job":
@@ -120,11 +120,11 @@ def _energy_table(answer: Document) -> Rows:
 
 def _energy_names(by: str, each: Document) -> tuple[str, ...]:
     if by == "job":
-        return plain(each["label"]), plain(each["name"] or "-"), plain(each["user"] or "-")
+        return each["label"], each["name"] or "-", each["user"] or "-"
     if by == "gpu":
         index = each["index"]
-        return plain(each["gpu"] if index is None else str(index)), plain(each["name"] or "-")
-    return (plain(str(each[by] or "(unknown)")),)
+        return each["gpu"] if index is None else str(index), each["name"] or "-"
+    return (str(each[by] or "(unknown)"),)
 
 
 def _energy_figures(each: Document, answer: Document) -> tuple[str, str, str]:
@@ -239,7 +239,7 @@ def _others(answer: Document, energy: bool) -> list[Column]:
     found = [*found, Column("OOM", right=True, rank=2), Column("WAITED", right=True, rank=3)]
     found.append(Column("GPU-HOURS", right=True))
     if energy:
-        currency = plain(answer["currency"])
+        currency = answer["currency"]
         found += [Column("KWH", right=True, rank=6), Column(currency, right=True, rank=7)]
     return found
 
@@ -257,15 +257,15 @@ def _names(by: str, each: Document) -> tuple[Styled | str, ...]:
     if by == "job":
         state = each["state"]
         return (
-            plain(each["label"]),
-            plain(each["name"] or "-"),
-            plain(each["user"] or "-"),
+            each["label"],
+            each["name"] or "-",
+            each["user"] or "-",
             "removed" if state is None else state_text(state),
         )
     if by == "gpu":
         index = each["index"]
-        return plain(each["gpu"] if index is None else str(index)), plain(each["name"] or "-")
-    return (plain(str(each[by] or "(unknown)")),)
+        return each["gpu"] if index is None else str(index), each["name"] or "-"
+    return (str(each[by] or "(unknown)"),)
 
 
 def _figures(each: Document, energy: bool, answer: Document, unknown: str = "-") -> list[str]:
@@ -299,43 +299,30 @@ def history_page(answer: Document, next_page: str) -> list[Part]:
 
 def _history_table(answer: Document) -> Rows:
     runs = any(job["run"] > 1 for job in answer["jobs"])
-    table = Rows(
-        (
-            Column("ID", right=True),
-            *[Column("RUN", right=True)] * runs,
-            Column("NAME", least=8, most=28),
-            Column("USER", least=4, rank=3, most=12),
-            Column("STATE"),
-            Column("GPUS", least=4, most=8),
-            Column("START", rank=2),
-            Column("ELAPSED", right=True),
-            Column("WAITED", right=True, rank=4),
-            Column("PEAK", right=True, rank=1),
-            Column("(EST)", right=True, rank=5),
-            Column("EXIT", right=True),
-        )
+    return table_of(
+        answer["jobs"],
+        Column("ID", label, right=True),
+        *[Column("RUN", lambda job: str(job["run"]), right=True)] * runs,
+        Column("NAME", lambda job: job["name"], least=8, most=28),
+        Column("USER", lambda job: job["user"], least=4, rank=3, most=12),
+        Column("STATE", lambda job: state_text(job["state"])),
+        Column("GPUS", lambda job: _gpus(job, answer), least=4, most=8),
+        Column("START", lambda job: _start(job["started_at"], answer["until"]), rank=2),
+        Column("ELAPSED", lambda job: show_seconds(job.get("ran_s")), right=True),
+        Column("WAITED", lambda job: show_seconds(job.get("waited_s")), right=True, rank=4),
+        Column("PEAK", lambda job: show_mib(job["peak_mib"]), right=True, rank=1),
+        Column("(EST)", _estimate, right=True, rank=5),
+        Column("EXIT", lambda job: _exit(job["exit_code"]), right=True),
     )
-    for job in answer["jobs"]:
-        table.add(
-            plain(label(job)),
-            *[str(job["run"])] * runs,
-            plain(job["name"]),
-            plain(job["user"]),
-            state_text(job["state"]),
-            _gpus(job, answer),
-            _start(job["started_at"], answer["until"]),
-            show_seconds(job.get("ran_s")),
-            show_seconds(job.get("waited_s")),
-            show_mib(job["peak_mib"]),
-            _estimate(job),
-            "-" if job["exit_code"] is None else str(job["exit_code"]),
-        )
-    return table
 
 
 def _gpus(job: Document, answer: Document) -> str:
     index = answer["devices"]
-    return ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in job["devices"]) or "-"
+    return ",".join(str(index.get(uuid, uuid[:12])) for uuid in job["devices"]) or "-"
+
+
+def _exit(code: int | None) -> str:
+    return "-" if code is None else str(code)
 
 
 def _estimate(job: Document) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.columns import Column, Rows, table_of
 from radrm.cli.show.styled import Styled
 from radrm.core.units import show_seconds
-from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,39 +24,25 @@ def shares_page(answer: Document) -> list[Part]:
 
 
 def _users(users: Sequence[Document]) -> Rows:
-    table = Rows(
-        (
-            Column("USER", least=8),
-            *_FIGURES,
-            Column("RUNNING", right=True),
-            Column("WAITING", right=True),
-            Column("RANK", right=True),
-        )
+    return table_of(
+        users,
+        Column("USER", lambda row: row["user"], least=8),
+        *_FIGURES,
+        Column("RUNNING", lambda row: str(row["running"]), right=True),
+        Column("WAITING", lambda row: str(row["waiting"]), right=True),
+        Column("RANK", lambda row: str(row["rank"] or "-"), right=True),
     )
-    for each in users:
-        counts = (str(each["running"]), str(each["waiting"]), str(each["rank"] or "-"))
-        table.add(plain(each["user"]), *_figures(each), *counts)
-    return table
 
 
 def _groups(groups: Sequence[Document]) -> Rows:
-    table = Rows((Column("GROUP", least=8), *_FIGURES))
-    for each in groups:
-        table.add(plain(each["group"]), *_figures(each))
-    return table
+    return table_of(groups, Column("GROUP", lambda row: row["group"], least=8), *_FIGURES)
 
 
 _FIGURES = (
-    Column("GPU-HOURS", right=True),
-    Column("SHARE", right=True),
-    Column("GPUS", right=True),
+    Column("GPU-HOURS", lambda row: f"{row['gpu_s'] / 3600:.1f}", right=True),
+    Column("SHARE", lambda row: "-" if row["share"] is None else f"{row['share']:.0%}", right=True),
+    Column("GPUS", lambda row: f"{row['gpus']:.1f}", right=True),
 )
-
-
-def _figures(each: Document) -> tuple[str, str, str]:
-    share = "-" if each["share"] is None else f"{each['share']:.0%}"
-    return f"{each['gpu_s'] / 3600:.1f}", share, f"{each['gpus']:.1f}"
-
 
 # ------------------------------------------------------------------ limits
 
@@ -84,7 +69,7 @@ def limits_page(answer: Document) -> list[Part]:
     """A table of the limits with their use; what applies to this user before it, if none do."""
     page: list[Part] = []
     if answer["note"] is not None:
-        page.append(Styled(f"{plain(answer['user'])}: {plain(answer['note'])}"))
+        page.append(Styled(f"{answer['user']}: {answer['note']}"))
     table = Rows(
         (
             Column("LIMIT", least=8),
@@ -106,7 +91,7 @@ def limits_page(answer: Document) -> list[Part]:
                 mark = Styled("reached", "bold red")
             elif use >= _NEAR * limit:
                 mark = Styled("near", "yellow")
-        table.add(plain(each["name"]), text, mark, _MEANING.get(each["name"], ""))
+        table.add(each["name"], text, mark, _MEANING.get(each["name"], ""))
     return [*page, table]
 
 

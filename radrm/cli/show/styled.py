@@ -10,6 +10,8 @@ import io
 import os
 import sys
 
+from radrm.errors import plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,18 +27,19 @@ if TYPE_CHECKING:
 
 
 class Styled:
-    """One line of text whose pieces have styles of rich. Text is never read as markup. `cut`: on
-    a terminal, shorten the line with an ellipsis instead of wrapping it."""
+    """One line of text whose pieces have styles of rich. Text is never read as markup, and made
+    plain: all that users are shown in lines and tables passes here. `cut`: on a terminal, shorten
+    the line with an ellipsis instead of wrapping it."""
 
     __slots__ = ("cut", "pieces")
 
     def __init__(self, text: str = "", style: str = "", cut: bool = False) -> None:
-        self.pieces = [(text, style)] if text else []
+        self.pieces = [(plain(text), style)] if text else []
         self.cut = cut
 
     def append(self, text: str, style: str = "") -> None:
         if text:
-            self.pieces.append((text, style))
+            self.pieces.append((plain(text), style))
 
     def extend(self, other: Styled) -> None:
         self.pieces += other.pieces

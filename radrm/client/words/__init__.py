@@ -3,6 +3,5 @@
 The files, in the order in which they may import one another:
     jobs     the words of one job: why it waits, where it runs, how far it is
     facts    all facts of a job, as its card shows them
-    tables   what users can do about a job, and filters
     reasons  why a job waits, and what is expected of it
 """

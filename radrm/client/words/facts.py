@@ -14,8 +14,7 @@ from radrm.client.amounts import (
     starts_in,
     when,
 )
-from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import notice_lines
+from radrm.client.text import FINAL, LIVE, WAITING, notice_lines
 from radrm.client.words.jobs import (
     advance,
     age_s,

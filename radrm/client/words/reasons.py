@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.client.amounts import clock, local_time, span, starts_in
-from radrm.client.states import FINAL, LIVE, WAITING
+from radrm.client.text import FINAL, LIVE, WAITING
 from radrm.client.words.jobs import size_text, warned, why
 from radrm.core.units import gpus_named, show_mib, show_seconds
 from radrm.errors import plain

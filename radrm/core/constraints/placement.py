@@ -25,7 +25,7 @@ from radrm.core.constraints.nodes import (
 from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Unit
 
 TaskId: TypeAlias = tuple[str, int]
@@ -99,20 +99,12 @@ def check_placement(
 
 
 def _refuse_outer(state: State, job: Job, outer: OuterJob) -> Refusal | None:
-    """Return why a job cannot start now: an earlier run of its outer job has not ended here, or
-    that would end before the job's time limit."""
+    """Return why a job cannot start now: an earlier run of its outer job has not ended here."""
     for other_id in state.attempts:
         other = state.jobs[other_id]
         if other_id != job.id and other.outer is not None and other.outer.is_run_of(outer):
             return Refusal("outer", f"an earlier run of {outer.label} has not ended: {other.label}")
-    if outer.end_s is None or job.limit_s is None:
-        return None
-    left_s = max(0.0, outer.end_s - state.step.now.wall_s)
-    if job.limit_s <= left_s:
-        return None
-    limit, left = show_seconds(job.limit_s), show_seconds(left_s)
-    why = f"its time limit is {limit}, and {outer.label} ends in {left}"
-    return Refusal("outer", why, None, job.limit_s, left_s)
+    return None
 
 
 def _check_device(

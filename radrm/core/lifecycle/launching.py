@@ -73,11 +73,14 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     )
 
 
-def _goes_on_from(job: Job, now: Instant) -> Progress:
-    """Return the progress with which a new attempt of a job begins."""
+def _goes_on_from(job: Job, now: Instant) -> Progress | None:
+    """Return the progress with which a new attempt of a job begins; None for the first one, of
+    which it goes without saying."""
     if job.saved_at is not None and (job.saved is None or job.saved_at.is_after(job.saved.at)):
         return Progress(at=job.saved_at)  # it has saved, but not said how far it was
-    return job.saved if job.saved is not None else Progress(at=now, work_done=0.0)
+    if job.saved is not None:
+        return job.saved
+    return Progress(at=now, work_done=0.0) if job.attempts else None
 
 
 def started(

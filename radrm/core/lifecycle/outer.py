@@ -8,7 +8,7 @@ whatever its attempt's end is, it is not run again: Slurm decides that, as anoth
 Invariants:
 - A job whose outer job has gone is not waiting after the step.
 - An attempt that was lost is not run again, whatever `--requeue` says.
-- No attempt starts whose time limit ends after its outer job (`constraints/placement.py`).
+- The time limit is Slurm's: it ends the job there (`timing.py` stops none with an outer job).
 
 What may interleave: the end of the attempt and that of the outer job come in any order. A restart
 sees `OuterJob.gone` in the record.

@@ -47,14 +47,16 @@ def wake_for_limit(state: State, job: Job, attempt: Attempt) -> None:
 def at_limit(state: State, job: Job, attempt: Attempt) -> None:
     """Send the signal or stop the attempt, if that is due now.
 
-    An edit may have moved the limit since the timer was set, so the record decides.
+    An edit may have moved the limit since the timer was set, so the record decides. The limit of a
+    job of Slurm's is Slurm's, where an administrator may have changed it: Slurm ends that job.
     """
     limit, signal = job.limit_s, job.spec.signal
     if limit is None or attempt.started is None:
         return
     end = attempt.started.boot_s + limit
     if state.step.now.boot_s >= end:
-        stop(state, job, attempt, StopReason.TIMEOUT)
+        if job.outer is None:
+            stop(state, job, attempt, StopReason.TIMEOUT)
     elif (
         signal is not None
         and attempt.stop is None

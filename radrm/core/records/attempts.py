@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from radrm.core.records.needs import Progress
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
 from radrm.core.words import ActionKind, Cause, Outcome, StopReason
-from radrm.structs import replace
+from radrm.structs import Stored, replace
 
 Caps: TypeAlias = tuple[tuple[str, int], ...]
 """Memory caps: devices, and MiB on each."""
 
 
-class Exit(Struct, frozen=True):
+class Exit(Stored):
     """How a task's main process ended: `code` (0..255) or `signal`; neither if unknown."""
 
     code: int | None = None
@@ -33,7 +31,7 @@ class Exit(Struct, frozen=True):
         return 128 + self.signal if self.signal is not None else self.code
 
 
-class Task(Struct, frozen=True):
+class Task(Stored):
     """One process tree of an attempt."""
 
     role: str = "main"
@@ -41,7 +39,7 @@ class Task(Struct, frozen=True):
     exit: Exit | None = None
 
 
-class Blame(Struct, frozen=True):
+class Blame(Stored):
     """Who took more GPU memory than was reserved when an attempt died of out-of-memory.
 
     `device` is where it died; None: one of several, and nothing shows which. `reserved_mib` was
@@ -54,7 +52,7 @@ class Blame(Struct, frozen=True):
     why: str | None = None
 
 
-class OutOfMemory(Struct, frozen=True):
+class OutOfMemory(Stored):
     """Evidence that an attempt died of GPU out-of-memory.
 
     `signature` names the pattern that was found. `requested_mib` is the failed request, or None
@@ -74,7 +72,7 @@ class OutOfMemory(Struct, frozen=True):
         return self.blame is not None and self.blame.cause is Cause.NEIGHBOUR
 
 
-class Beside(Struct, frozen=True):
+class Beside(Stored):
     """A part of the time that an attempt shared a device: `seconds`, beside these others.
 
     `others` has the SM activity that each of them shows alone, as it was known then (rounded,
@@ -88,7 +86,7 @@ class Beside(Struct, frozen=True):
     count: int = 0
 
 
-class Usage(Struct, frozen=True):
+class Usage(Stored):
     """The measured use of one device by an attempt.
 
     The ledger updates it while the attempt lives; past runs read it here. `energy_j` is its
@@ -109,7 +107,7 @@ class Usage(Struct, frozen=True):
     beside: tuple[Beside, ...] = ()
 
 
-class Stop(Struct, frozen=True):
+class Stop(Stored):
     """A stop under way: the reason, when it was asked for, and when the next KILL is due.
 
     `why` is the reason in words, if there is more to say. `earlier` is the stop that this one has
@@ -123,7 +121,7 @@ class Stop(Struct, frozen=True):
     earlier: Stop | None = None
 
 
-class Pending(Struct, frozen=True):
+class Pending(Stored):
     """An action that the host has not answered, and the boot time at which it is given up.
 
     `shares`: those to apply (SHARES); `caps`: the memory caps to set (CAPS). The target of a
@@ -142,7 +140,7 @@ class Pending(Struct, frozen=True):
     caps: Caps = ()
 
 
-class PlannerRequest(Struct, frozen=True):
+class PlannerRequest(Stored):
     """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words.
 
     `user`: the user who asked for it in place of a planner. `why`: the planner's reason, which
@@ -165,7 +163,7 @@ MISPLACED = "misplaced"
 """The kind of a warning that stays with an attempt after what it tells of is over."""
 
 
-class JobWarning(Struct, frozen=True):
+class JobWarning(Stored):
     """What the user of a running job was warned of, until it is over (but see `MISPLACED`).
 
     `kind`: an event of `--notify`. `text` is one sentence without its end. `does`: what follows
@@ -186,7 +184,7 @@ class JobWarning(Struct, frozen=True):
         return None if self.in_s is None else self.at.at(self.at.boot_s + self.in_s)
 
 
-class TaskUse(Struct, frozen=True):
+class TaskUse(Stored):
     """What one task has used of its server, as its launcher reports; None: unknown.
 
     `cpu_s` is a sum since the task's start; `memory_mib` is what it holds. `network` is the part of
@@ -200,7 +198,7 @@ class TaskUse(Struct, frozen=True):
     network: float | None = None
 
 
-class HostUse(Struct, frozen=True):
+class HostUse(Stored):
     """What an attempt has used of its server until `at`, by its control groups; None: unknown.
 
     `cpu_s` (CPU seconds) and `block_bytes` (read and written) are sums since its start;
@@ -221,7 +219,7 @@ class HostUse(Struct, frozen=True):
         return self.at if self.tasks_at is None else self.tasks_at
 
 
-class Attempt(Struct, frozen=True):
+class Attempt(Stored):
     """One launch of a job. `serial` is unique over all attempts ever made."""
 
     job_id: int
@@ -268,7 +266,7 @@ class Attempt(Struct, frozen=True):
     """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
     began: Progress | None = None
     """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
-    not say how far it was. None: unknown."""
+    not say how far it was. None: unknown; of a first attempt: the start."""
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""

@@ -7,6 +7,7 @@ from msgspec import Struct
 from radrm.core.records.time import Instant
 from radrm.core.units import milli
 from radrm.core.words import DeviceKind
+from radrm.structs import Stored
 
 LOCAL_NODE = "local"
 
@@ -45,7 +46,7 @@ class NodeUse(Struct, frozen=True):
         return max(0, self.node.memory_mib - self.memory_booked_mib)
 
 
-class Chip(Struct, frozen=True):
+class Chip(Stored):
     """A kind of GPU: its name, and its SMs times their largest clock (MHz), above 0."""
 
     name: str

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import ceil
 
-from msgspec import Struct
-
 from radrm.core.records.devices import Device
 from radrm.core.records.needs import (
     DECLARED,
@@ -19,15 +17,15 @@ from radrm.core.records.needs import (
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity, Queue
-from radrm.structs import replace
+from radrm.structs import Stored, replace
 
 
-class OuterJob(Struct, frozen=True):
+class OuterJob(Stored):
     """Slurm's job, whose batch step waits on this server and is the runner of the attempts.
 
     `id` is its number and `restart` how often Slurm has run it again, so `name` is unique for ever.
-    `pid`, `start_ticks` and `boot_id` name the step's process. Slurm ends it at `end_s` (wall
-    clock; None: unknown). `gone`: why it ends or has ended, for users; None: it has not.
+    `pid`, `start_ticks` and `boot_id` name the step's process. `gone`: why it ends or has ended,
+    for users; None: it has not.
     """
 
     engine: str
@@ -37,7 +35,6 @@ class OuterJob(Struct, frozen=True):
     pid: int
     start_ticks: int
     boot_id: str
-    end_s: float | None = None
     gone: str | None = None
 
     @property
@@ -61,7 +58,7 @@ class OuterJob(Struct, frozen=True):
         return self.pid, self.start_ticks, self.boot_id
 
 
-class Dependency(Struct, frozen=True):
+class Dependency(Stored):
     """A condition on the end of a job, or of every element of an array (by the array's id)."""
 
     job_id: int
@@ -69,7 +66,7 @@ class Dependency(Struct, frozen=True):
     array: bool = False
 
 
-class ArrayElement(Struct, frozen=True):
+class ArrayElement(Stored):
     """A job's place in its array. The array's id is that of its first element.
 
     At most `at_once` elements are live or in the queue at a time; None: no limit. The rest is held
@@ -89,7 +86,7 @@ class ArrayElement(Struct, frozen=True):
     (`core/lifecycle/others.py`)."""
 
 
-class Requeued(Struct, frozen=True):
+class Requeued(Stored):
     """The last time that a job was put behind all others, up to the id `behind`.
 
     `used_s` is what it had used of its time limit then.
@@ -100,7 +97,7 @@ class Requeued(Struct, frozen=True):
     used_s: float = 0.0
 
 
-class Pause(Struct, frozen=True):
+class Pause(Stored):
     """A waiting job stands aside until this boot time. It keeps its order key.
 
     `reason` continues the text "waits 20s".
@@ -117,7 +114,7 @@ class Pause(Struct, frozen=True):
         return max(0.0, self.until_boot_s - now.boot_s)
 
 
-class Job(Struct, frozen=True):
+class Job(Stored):
     """One submitted job file or command, or one array element, and its history.
 
     The elements of an array share their submission's `ticket`.

@@ -15,6 +15,7 @@ from radrm.core.records.attempts import Attempt
 from radrm.core.records.jobs import Job
 from radrm.core.records.needs import JobSpec
 from radrm.core.records.placement import Reservation
+from radrm.structs import Stored
 
 
 class Use(Struct, frozen=True):
@@ -92,7 +93,7 @@ class LearnedLoss(Struct, frozen=True):
 MAINTENANCE = "maintenance"
 
 
-class UserReservation(Struct, frozen=True):
+class UserReservation(Stored):
     """Devices that from one date to another only some users may use (`radrm reserve`).
 
     `start_s` and `end_s` are wall-clock seconds since the epoch: what a user wrote. `uids` and the
@@ -143,7 +144,7 @@ class UserReservation(Struct, frozen=True):
         return f"{self.whom} (reservation {self.id})"
 
 
-class DeviceStatus(Struct, frozen=True):
+class DeviceStatus(Stored):
     """What a restart must know of a device."""
 
     uuid: str
@@ -153,7 +154,7 @@ class DeviceStatus(Struct, frozen=True):
     """The least power that was read while no job was there; None: not read yet."""
 
 
-class RuleState(Struct, frozen=True):
+class RuleState(Stored):
     """A rule's own memory, as JSON can hold it, with the rule's version that wrote it."""
 
     kind: str

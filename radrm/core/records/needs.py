@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from radrm.core.records.devices import Chip
 from radrm.core.records.time import Instant
 from radrm.core.words import CheckpointKind, Collocation, Quantity, Resizing
-from radrm.structs import replace
+from radrm.structs import Stored, replace
 
 _SIGUSR1, _SIGTERM = 10, 15
 
 
-class Needs(Struct, frozen=True):
+class Needs(Stored):
     """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU, and
     `gpu_memory_max_mib` its limit (at least that); None: no limit of its own.
 
@@ -29,7 +27,7 @@ class Needs(Struct, frozen=True):
     gpu_memory_max_mib: int | None = None
 
 
-class Role(Struct, frozen=True):
+class Role(Stored):
     """A kind of task of a job, with the allowed number of tasks: `count_min..count_max`."""
 
     name: str = "main"
@@ -44,7 +42,7 @@ class Role(Struct, frozen=True):
         return inside and (count - self.count_min) % self.step == 0
 
 
-class Checkpoint(Struct, frozen=True):
+class Checkpoint(Stored):
     """How a job saves its state, and how many seconds that takes.
 
     `signal` is the number of the signal that asks for it. None: USR1, and TERM for EXIT.
@@ -62,14 +60,14 @@ class Checkpoint(Struct, frozen=True):
         return _SIGTERM if self.kind is CheckpointKind.EXIT else _SIGUSR1
 
 
-class EarlySignal(Struct, frozen=True):
+class EarlySignal(Stored):
     """A signal that a job gets `lead_s` before its time limit."""
 
     number: int
     lead_s: float
 
 
-class JobSpec(Struct, frozen=True):
+class JobSpec(Stored):
     """What the submitter asked for. Only an edit replaces it."""
 
     name: str
@@ -175,7 +173,7 @@ MEASURED = "measured"
 """The source of an estimate that an earlier attempt of the job itself has shown."""
 
 
-class Estimate(Struct, frozen=True):
+class Estimate(Stored):
     """A prediction of one quantity: a value and an upper bound.
 
     `source`: the route that gave it. `raw`: the estimator's own figure before the correction
@@ -216,7 +214,7 @@ class Estimate(Struct, frozen=True):
         return replace(self, value=value, upper=upper, raw=None, chip=chip)
 
 
-class Progress(Struct, frozen=True):
+class Progress(Stored):
     """The progress that a job reports; None: it did not say.
 
     `step` of `total` steps are done, in epoch `epoch`. `loss` is what the job minimises, in units
@@ -241,7 +239,7 @@ class Progress(Struct, frozen=True):
         return self.at if self.step_at is None else self.step_at
 
 
-class Profiled(Struct, frozen=True):
+class Profiled(Stored):
     """The run time of all of a job's work, alone on `gpus` GPUs of one kind, in seconds.
 
     `kind` is a device's name, as its driver gives it.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from radrm.core.records.devices import LOCAL_NODE
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, ReservationKind, Unit
+from radrm.structs import Stored
 
 
-class Share(Struct, frozen=True):
+class Share(Stored):
     """One task's part of one device. `device` is None for a task without a GPU.
 
     `sm_fraction` (0..1] and `cpus` are caps; None: no cap. Processes get their SM fraction when
@@ -37,7 +36,7 @@ class Share(Struct, frozen=True):
         return self.device, self.role, self.task, self.cpus, self.cpu_weight
 
 
-class Placement(Struct, frozen=True):
+class Placement(Stored):
     """All shares of one attempt, in one collocation mode. It gets all of them or none."""
 
     shares: tuple[Share, ...]
@@ -74,7 +73,7 @@ ReservationKey: TypeAlias = tuple[str, ReservationKind, str]
 """Owner, kind and device. An owner has at most one reservation of each kind on a device."""
 
 
-class Reservation(Struct, frozen=True):
+class Reservation(Stored):
     """Memory of a device reserved for an owner; `mib` None: the whole device.
 
     A job has one of kind RUNNING for each device of its live attempt. RUNNING and MIGRATION count
@@ -97,7 +96,7 @@ class Reservation(Struct, frozen=True):
         return self.owner, self.kind, self.device
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Stored):
     """Why a placement is impossible now: the first rule that said no, with both numbers.
 
     `message` is a clause, without a capital and a full stop: the log and other messages quote it,
@@ -135,7 +134,7 @@ USUAL_UNITS = {
         ("memory", "capacity", "reservation", "availability", "unmanaged"),
         Unit.MIB,
     ),
-    **dict.fromkeys(("backfill", "cost", "interval", "outer", "reserved"), Unit.SECONDS),
+    **dict.fromkeys(("backfill", "cost", "interval", "reserved"), Unit.SECONDS),
     **dict.fromkeys(("count", "idle", "limits.gpus", "service"), Unit.GPUS),
     **dict.fromkeys(("gpuless", "jobs", "limits.running_jobs"), Unit.JOBS),
     **dict.fromkeys(("gain", "shares", "sm-share"), Unit.FRACTION),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from radrm.structs import Stored
 
 CLOCK_SET_S = 1.0
 """If the two clocks differ by so much more than before, the date has been set, or has run away."""
 
 
-class Instant(Struct, frozen=True):
+class Instant(Stored, array_like=True):
     """One moment on both clocks.
 
     `boot_s` (seconds since boot, with suspend) measures durations and deadlines: setting the

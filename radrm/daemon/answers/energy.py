@@ -18,7 +18,7 @@ from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.energy import HOUR_S, EnergyBook, EnergyRow
 

@@ -33,16 +33,16 @@ from radrm.estimators.learning.fingerprint import (
     parts_of,
 )
 from radrm.estimators.learning.learned import MOST_RUNS
-from radrm.estimators.learning.profile import profile_of
+from radrm.estimators.learning.profile import profile_of, with_other_sizes
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.commands import (
     command_request,
     factory_request,
+    fingerprint_of,
     may_run,
     may_trace,
 )
-from radrm.host.estimation.marks import fingerprint_of
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.storage.runs import Run, program_of
 from radrm.host.storage.schema import digest_of
@@ -64,6 +64,8 @@ _OF_PYTHON = (
     "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
 )  # fmt: skip
 """Variables that decide which programs a command finds. A history does not ask for them."""
+_MOST_SIZES = 16
+"""Larger sizes of a job's range whose run times are looked up."""
 SAME_RUNS = 20
 """Latest runs with the same fingerprint that an estimate uses."""
 
@@ -151,6 +153,10 @@ class Estimation:
             wanted = replace(wanted, trace=made)
         self._service.ask(key, job.id, wanted)
 
+    def forget(self, job_id: int) -> None:
+        """Note that a job has ended, with or without its estimates."""
+        self._service.drop(job_id)
+
     def again(self, runs: Sequence[Run], waiting: Iterable[Job]) -> tuple[Again, ...]:
         """Predict those of the waiting jobs again of which `runs` are earlier runs.
 
@@ -194,7 +200,8 @@ class Estimation:
                     )
                 )
                 found[key] = estimates, profile
-            predicted.append(Again(job.id, *found[key]))
+            estimates, profile = found[key]
+            predicted.append(Again(job.id, estimates, with_other_sizes(profile, job.profile)))
         return tuple(predicted)
 
     def _described(
@@ -204,6 +211,7 @@ class Estimation:
         runs, described = self._store.runs, describe(job_file, envelope.environment)
         same = runs.same(program, uid, SAME_RUNS) if program is not None else ()
         brief = runs.brief(program, uid, SAME_RUNS) if program is not None else ()
+        others = self._of_other_sizes(job_file, envelope, uid)
         # Runs of the same name are read only where there are no better ones: intake is quick.
         named = () if same else runs.named(described.spec.name, uid, SAME_RUNS)
         kind = self.device_kind()
@@ -217,8 +225,22 @@ class Estimation:
             length=length,
             same_runs=same,
             named_runs=named,
-            profile=profile_of((*same, *brief), length),
+            profile=with_other_sizes(profile_of((*same, *brief), length), others),
         )
+
+    def _of_other_sizes(
+        self, job_file: JobFile, envelope: Envelope, uid: int
+    ) -> tuple[Profiled, ...]:
+        """The profile of the larger sizes of a job with a range: probes and jobs of these."""
+        options, runs = job_file.options, self._store.runs
+        most = min(options.gpus_max or 0, options.least_gpus + _MOST_SIZES)
+        found: tuple[Profiled, ...] = ()
+        for gpus in range(options.least_gpus + 1, most + 1):
+            program, length = parts_of(fingerprint_of(job_file, envelope, gpus))
+            if program is not None:
+                same = runs.same(program, uid, SAME_RUNS)
+                found += profile_of((*same, *runs.brief(program, uid, SAME_RUNS)), length)
+        return found
 
     def contexts(self, uid: int) -> dict[str, float]:
         """The memory of a CUDA context (MiB) by CUDA version, as measured on these GPUs."""

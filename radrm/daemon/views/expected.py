@@ -33,7 +33,7 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
 from radrm.planners.ahead import MOST_JOBS, Ahead

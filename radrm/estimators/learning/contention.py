@@ -32,6 +32,7 @@ from radrm.core.records import Attempt, Beside
 from radrm.core.words import Collocation
 from radrm.estimators.learning.learned import quantile_of
 from radrm.interference.model import Demand, activity, joint_speed, speeds
+from radrm.structs import Stored
 
 LEAST_ALONE = 30
 """Readings of a GPU (one a second) that show the SM activity of a job alone."""
@@ -56,7 +57,7 @@ _TAIL = 0.05
 _HALVINGS = 7
 
 
-class Alone(Struct, frozen=True):
+class Alone(Stored):
     """An attempt as if alone on its GPUs. None: unknown.
 
     `smact` is its SM activity (0..1), and `smact_most` the largest that fits the readings.

@@ -53,3 +53,9 @@ def profile_of(runs: Sequence[PastRun], length: str | None) -> tuple[Profiled, .
         Profiled(kind, gpus, median(times[:LATEST]))
         for (kind, gpus), times in sorted(found.items())
     )
+
+
+def with_other_sizes(own: Sequence[Profiled], known: Sequence[Profiled]) -> tuple[Profiled, ...]:
+    """Return a profile with what was known of the kinds and numbers of GPUs that it lacks."""
+    found = {(each.kind, each.gpus): each for each in (*known, *own)}
+    return tuple(found[key] for key in sorted(found))

@@ -2,8 +2,6 @@
 
 The files, in the order in which they may import one another:
     operations  the tensors that one operation, and each kind of layer, reads, makes and keeps
-    settings    optimizer and precision of a job, in bytes
-    kernels     the inputs that fit a convolution, and its workspace
     tables      the operations of a summary with shapes, row by row
     trees       the operations of a transformer without shapes, from its modules as a tree
     replay      a step, replayed through the caching allocator

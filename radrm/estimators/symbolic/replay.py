@@ -7,8 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from radrm.estimators.memory import CachingAllocator, Overheads, rounded
-from radrm.estimators.symbolic.operations import Network, Operation
-from radrm.estimators.symbolic.settings import Optimizer
+from radrm.estimators.symbolic.operations import Network, Operation, Optimizer
 
 LARGE = 600
 """With more operations one step is replayed instead of two."""

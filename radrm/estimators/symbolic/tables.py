@@ -18,9 +18,17 @@ from msgspec import Struct, field
 
 from radrm.estimators.memory import Overheads
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary, Shape
-from radrm.estimators.symbolic.kernels import NO_FIT, Fit, borrowed_bytes, convolution_fit
-from radrm.estimators.symbolic.operations import Network, Operation, Role, role_of
-from radrm.estimators.symbolic.settings import Precision
+from radrm.estimators.symbolic.operations import (
+    NO_FIT,
+    Fit,
+    Network,
+    Operation,
+    Precision,
+    Role,
+    borrowed_bytes,
+    convolution_fit,
+    role_of,
+)
 
 # ------------------------------------------------------------------
 # The tensors that the rows of a table make, and the tensor that a row most likely reads.

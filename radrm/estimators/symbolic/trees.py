@@ -13,8 +13,7 @@ from msgspec import Struct, field
 
 from radrm.estimators.summaries.arguments import sizes, whole
 from radrm.estimators.summaries.layers import Layer, ModelSummary
-from radrm.estimators.symbolic.operations import Network, Operation
-from radrm.estimators.symbolic.settings import Precision
+from radrm.estimators.symbolic.operations import Network, Operation, Precision
 
 # ------------------------------------------------------------------
 # A model's modules as a tree, and the parts of a transformer.

@@ -3,7 +3,6 @@
 The files, in the order in which they may import one another:
     owners        which attempt a process belongs to
     containers    which container a process is in, and whether an attempt started it
-    membership    the runner's own stay in its job's control group
     folder        the folder of one attempt: claim, lock, records
     job_process   the job's own process, from the fork to its first instruction
     engines       container engines: their arguments, and telling them to end a container

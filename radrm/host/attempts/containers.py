@@ -93,27 +93,42 @@ class Containers:
     def running(self) -> dict[str, Container]:
         """Every container of the machine that we can see, by its control group."""
         found: dict[str, Container] = {}
-        for name in os.listdir(self._proc):
-            groups = self._groups(int(name)) if name.isdigit() else {}
-            stat = read_stat(int(name), self._proc) if groups else None
+        for pid in self._pids():
+            groups = self._groups(pid)
+            stat = read_stat(pid, self._proc) if groups else None
             if stat is None or stat.dead:
                 continue
             for group, (engine, identifier) in groups.items():
                 container = found.setdefault(group, Container(engine, identifier, group))
-                container.members[int(name)] = stat.start_ticks
+                container.members[pid] = stat.start_ticks
         for container in found.values():
             container.first = min((ticks, pid) for pid, ticks in container.members.items())[1]
         return found
 
-    def of_attempt(self, token: str, known: Collection[str] = ()) -> list[Container]:
+    def of_attempt(
+        self, token: str, known: Collection[str] = (), above: int = 0
+    ) -> list[Container]:
         """The running containers that the attempt with this token started, and those in the
-        groups `known` to be such: their first process may be gone before the others."""
+        groups `known` to be such: their first process may be gone before the others.
+
+        All processes that the attempt has started have pids above this. Where none of these is in
+        a container, the others, most of a server's, need no look.
+        """
+        if (
+            above
+            and not known
+            and not any(self._groups(pid) for pid in self._pids() if pid > above)
+        ):
+            return []
         return [
             each
             for each in self.running().values()
             if each.group in known
             or (token_of(each.first, self._proc) == token and self._begins(each.first))
         ]
+
+    def _pids(self) -> list[int]:
+        return [int(name) for name in os.listdir(self._proc) if name.isdigit()]
 
     def vouchers(self, pid: int) -> list[int]:
         """The processes whose token counts for a process in a container: itself, and the first

@@ -251,9 +251,11 @@ def read_opened(
     More than `most` bytes are not read."""
     try:
         with open(opened(), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
                 return None, f"{name} is damaged: it is no file"
-            data = file.read(most + 1)
+            # Python reserves room for all that it may read.
+            data = file.read(min(most, found.st_size) + 1)
     except FileNotFoundError:
         return None, None
     except OSError as error:

@@ -1,6 +1,6 @@
 """The messages between a daemon and its forker: one JSON object and descriptors each.
 
-The daemon asks for a runner with its `folder`, `group`, `token` and whether it is `gated`, and
+The daemon asks for a runner with its `folder`, its `token` and whether it is `gated`, and
 gives the runner's standard output and its gate. The answer has its `pid` and `start_ticks`, and a
 pidfd; or `errno`, if it cannot be forked. `READY` is the forker's first message, `STALE` its last.
 

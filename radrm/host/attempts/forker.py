@@ -39,35 +39,40 @@ from radrm.host.attempts import (
     containers,
     engines,
     leftovers,
-    log_watcher,
     redirected,
     runner,
     start_runner,
 )
 from radrm.host.attempts.fork_messages import READY, STALE, receive, send
 from radrm.host.crossings import crossed
+from radrm.host.processes.calls import library
+from radrm.host.processes.identity import boot_id
 from radrm.host.processes.naming import Shown
 from radrm.host.processes.procfs import TOKEN_VARIABLE, read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, NoReturn
 
-    Stamps = dict[str, tuple[int, int, int]]
-
-IMPORTED = (containers, engines, leftovers, log_watcher, redirected, runner)
-"""What a runner imports only when it needs it: not again in each."""
+IMPORTED = (containers, engines, leftovers, redirected, runner)
+"""What each runner imports when its job has begun. The watcher of logs, which few jobs need, would
+double what is copied for each fork."""
 NAME = "radrm-forker"
 _RUNNER_NAME = "radrm-runner"
 _ABOVE = 16
 """Numbers of descriptors that no runner gets begin here."""
 
 
-def main(attempts: str, run: Callable[[str, str | None], int] = start_runner.main) -> int:
-    """Serve the daemon at standard input. `run` is what each fork runs, with its folder and group;
-    `attempts` tells in `ps` whose forker this is."""
+def main(attempts: str, run: Callable[[str], int] = start_runner.main) -> int:
+    """Serve the daemon at standard input. `run` is what each fork runs, with its folder; `attempts`
+    tells in `ps` whose forker this is."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    # What each runner would find out or load: the last is what the C library needs for a user.
+    boot_id()
+    library()
+    if os.geteuid() == 0:
+        os.getgrouplist("root", 0)
     close_from(3)
     os.chdir("/")
     os.umask(0o077)
@@ -87,13 +92,12 @@ def main(attempts: str, run: Callable[[str, str | None], int] = start_runner.mai
 class Forker:
     """Answers one daemon until that ends."""
 
-    def __init__(
-        self, daemon: socket.socket, shown: Shown, run: Callable[[str, str | None], int]
-    ) -> None:
+    def __init__(self, daemon: socket.socket, shown: Shown, run: Callable[[str], int]) -> None:
         self._daemon = daemon
         self._shown = shown
         self._run = run
-        self._stamps = stamps()
+        self._files = files()
+        self._stamps = stamps(self._files)
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # else nothing is written there
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -116,7 +120,7 @@ class Forker:
         try:
             if words is None:
                 return False
-            if stamps() != self._stamps:
+            if stamps(self._files) != self._stamps:
                 send(self._daemon, STALE, [])
                 return False
             if "errno" in words:
@@ -168,7 +172,7 @@ class Forker:
             self._shown.show(f"{_RUNNER_NAME} {words['folder']}", environment)
             self._shown.rename(_RUNNER_NAME)
             # Nothing to read: the daemon has ended, or does not count on this one.
-            code = self._run(words["folder"], words["group"]) if os.read(1, 1) else 0
+            code = self._run(words["folder"]) if os.read(1, 1) else 0
         finally:
             os._exit(code)
 
@@ -188,12 +192,17 @@ def _take_descriptors(output: int, gate: int | None) -> None:
     close_from(start_runner.GATE + (gate is not None))
 
 
-def stamps() -> Stamps:
-    """What changes when a file of radrm that was imported here, or the interpreter, is replaced."""
+def files() -> list[str]:
+    """The files of radrm that were imported here, and the interpreter's."""
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    files = [str(getattr(each, "__file__", None) or "") for each in tuple(sys.modules.values())]
-    ours = [path for path in files if path.startswith(here + os.sep)]
-    return {path: _stamp(path) for path in (*ours, sys.executable, str(os.__file__))}
+    found = [str(getattr(each, "__file__", None) or "") for each in tuple(sys.modules.values())]
+    ours = [path for path in found if path.startswith(here + os.sep)]
+    return [*ours, sys.executable, str(os.__file__)]
+
+
+def stamps(files: Iterable[str]) -> list[tuple[int, int, int]]:
+    """What changes when one of these files is replaced."""
+    return [_stamp(path) for path in files]
 
 
 def _stamp(path: str) -> tuple[int, int, int]:

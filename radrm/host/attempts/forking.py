@@ -2,8 +2,9 @@
 
 Theory of operation. Nothing depends on the forker. Until it is ready, after it has ended, and when
 it does not answer in time, `fork` returns None: the caller starts a new interpreter, and the next
-forker starts meanwhile. One that does not answer may stand still in the middle of a fork. It is
-killed, and its runner, if there is one, never gets the word that it waits for.
+forker starts meanwhile. Where several in a row never got ready, that one starts after a rest. One
+that does not answer may stand still in the middle of a fork. It is killed, and its runner, if there
+is one, never gets the word that it waits for.
 
 Used by the daemon's one thread.
 """
@@ -16,6 +17,8 @@ import select
 import signal
 import socket
 import sys
+from math import inf
+from time import monotonic
 from typing import Any
 
 from msgspec import Struct
@@ -33,7 +36,9 @@ PATIENCE_S = 2.0
 _LONGEST_TOKEN = 200
 """Characters that surely fit where a runner shows its token (`ROOM`)."""
 _MOST_FAILURES = 3
-"""So many forkers in a row that never get ready, and no other one is started."""
+"""So many forkers in a row may fail to get ready."""
+REST_S = 60.0
+"""Real seconds after these until the next one: a full server may have let none start."""
 
 
 class Forked(Struct, frozen=True):
@@ -52,6 +57,7 @@ class Forker:
         self._pid = 0
         self._ready = False
         self._failures = 0
+        self._rests_until_s = -inf
         self._ended: set[int] = set()
         """Forkers that were killed and are not reaped."""
 
@@ -63,13 +69,18 @@ class Forker:
     def start(self) -> None:
         """Start the process unless there is one; do not wait until it is ready."""
         self._reap()
-        if self._socket is not None or self._failures >= _MOST_FAILURES:
+        if self._socket is not None or monotonic() < self._rests_until_s:
             return
         try:
             self._spawn()
         except OSError as error:
-            self._failures += 1
             log.warning("the forker of runners cannot be started: %s", error)
+            self._fail()
+
+    def _fail(self) -> None:
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            self._failures, self._rests_until_s = 0, monotonic() + REST_S
 
     def _spawn(self) -> None:
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -93,9 +104,7 @@ class Forker:
         self._socket, self._ready = mine, False
         crossed("forker started")
 
-    def fork(
-        self, folder: str, group: str | None, token: str, output: int, gate: int | None
-    ) -> Forked | None:
+    def fork(self, folder: str, token: str, output: int, gate: int | None) -> Forked | None:
         """Have a runner forked with this output and gate; None: a new interpreter is to run it.
 
         It ends without a trace unless a byte can be read from its output. Raises `OSError` where
@@ -103,7 +112,7 @@ class Forker:
         """
         if len(token) > _LONGEST_TOKEN or not self.is_ready() or self._socket is None:
             return None
-        words = {"folder": folder, "group": group, "token": token, "gated": gate is not None}
+        words = {"folder": folder, "token": token, "gated": gate is not None}
         try:
             send(self._socket, words, [output] if gate is None else [output, gate])
             crossed("runner asked for")
@@ -131,9 +140,11 @@ class Forker:
             except OSError:
                 said = None
             self._ready = said == READY
-            self._failures = 0 if self._ready else self._failures + 1
-            if not self._ready:
+            if self._ready:
+                self._failures = 0
+            else:
                 self._let_go()
+                self._fail()
         return self._ready
 
     def _receive(self, seconds: float) -> tuple[dict[str, Any] | None, list[int]]:
@@ -161,7 +172,7 @@ class Forker:
 
     def close(self) -> None:
         """End the process, and start no other one. Its runners run on."""
-        self._failures = _MOST_FAILURES
+        self._rests_until_s = inf
         self._let_go()
         for pid in self._ended:
             pidfd = os.pidfd_open(pid)  # it is not reaped

@@ -28,6 +28,7 @@ NO_PROGRAM, CANNOT_RUN = 127, 126
 
 LOGS_BEGIN = b"logs begin at "
 _MOST_OUTPUT = 8192
+_SIGNALS = signal.valid_signals()
 
 
 class CannotStart(Exception):
@@ -158,9 +159,9 @@ def parse_output(output: bytes) -> tuple[dict[str, int], str]:
 
 
 def reset_signals() -> None:
-    """Undo ignored and blocked signals: the job would inherit both."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError):
+    """Undo ignored and blocked signals: the job would inherit both. (A handler ends with us.)"""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

@@ -51,7 +51,7 @@ from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, open_pidfd
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.request import Asker
+from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
 
 
@@ -79,6 +79,8 @@ class Launcher:
         self._keep = keep
         self.controllers = controllers
         self._live: dict[int, Live] = {}
+        self._ended: dict[int, Live] = {}
+        """Those of which `poll` has told the end, until they are forgotten."""
         self._owners = PidOwners(Containers().vouchers)
         self._asker = Asker()
         self._retiring: list[int] = []
@@ -210,7 +212,7 @@ class Launcher:
         if found is not None:
             for fd in live.fds:
                 self._retire(fd)
-            del self._live[serial]
+            self._ended[serial] = self._live.pop(serial)
             self._update_owners()
         return found
 
@@ -330,10 +332,16 @@ class Launcher:
         """Remove the folder of an attempt whose end is stored."""
         if serial in self._live:
             raise ValueError(f"attempt {serial} has not ended")
-        folder = self.folder(serial)
-        remove_groups(attempts.read_record(folder, attempts.LAUNCH)[0], serial)
+        live = self._ended.pop(serial, None)
+        if live is None:
+            launch, _ = attempts.read_record(self.folder(serial), attempts.LAUNCH)
+            remove_groups(
+                None if launch is None else launch["cgroup"], Limits.of(launch, serial), serial
+            )
+        else:
+            remove_groups(live.cgroup, live.limits, serial)
         if not self._keep:
-            self._remove_folder(serial)
+            self._remove_folder(serial, live is None or live.step is not None)
 
     def serials(self) -> list[int]:
         """The attempts that have a folder, live or to be forgotten."""
@@ -376,11 +384,13 @@ class Launcher:
         """The path of the folder of an attempt, which may be missing."""
         return os.path.join(self._attempts, str(serial))
 
-    def _remove_folder(self, serial: int) -> None:
-        """Remove what radrm wrote there, and the folder if that was all."""
+    def _remove_folder(self, serial: int, of_step: bool = True) -> None:
+        """Remove what radrm wrote there, and the folder if that was all. `of_step`: a step may have
+        a folder in it."""
         with contextlib.suppress(OSError):
             try:
-                handover.remove(self.folder(serial))
+                if of_step:
+                    handover.remove(self.folder(serial))
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise

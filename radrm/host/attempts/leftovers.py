@@ -23,7 +23,7 @@ import contextlib
 import os
 import stat
 
-from radrm.host.attempts.tails import read_as_user
+from radrm.host.attempts.tails import Look, read_as_user
 from radrm.host.processes.procfs import start_of
 from radrm.host.processes.stop import is_shell
 
@@ -124,4 +124,4 @@ def tell(launch: Fields, names: str) -> None:
             log = os.open(path.encode("utf-8", "surrogateescape"), flags | os.O_CLOEXEC)
             os.write(log, line.encode("utf-8", "replace"))
 
-    read_as_user(launch, add, 1)
+    read_as_user(launch, [Look(add, 1, lambda _: {})])

@@ -217,8 +217,7 @@ class Live(Struct):
         mine, its = socket.socketpair()
         try:
             with its:
-                group, token = self._group_to_enter, self.token
-                forked = forker.fork(self.evidence.folder, group, token, its.fileno(), gate)
+                forked = forker.fork(self.evidence.folder, self.token, its.fileno(), gate)
             if forked is not None:
                 self.runner, self.pidfd = forked.identity, forked.pidfd
                 crossed("runner handed over")
@@ -233,17 +232,10 @@ class Live(Struct):
                 mine.close()
         return self.announcement is not None
 
-    @property
-    def _group_to_enter(self) -> str | None:
-        """The group in which the runner forks the job. A runner must not count in its job's limits,
-        so where there are some it stays outside."""
-        return None if self.limits.wanted() else self.cgroup
-
     def _spawn_runner(self, gate: int | None) -> None:
         assert self.token is not None
         announcement, announce = os.pipe()
-        group = [self._group_to_enter] if self._group_to_enter is not None else []
-        command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder, *group]
+        command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder]
         gates = [(os.POSIX_SPAWN_DUP2, gate, start_runner.GATE)] if gate is not None else []
         try:
             self.child = os.posix_spawn(
@@ -291,10 +283,8 @@ class Live(Struct):
                 return opened
 
     def processes(self) -> set[int]:
-        """The pids of the job's processes; never the runner, which is in their group at first."""
+        """The pids of the job's processes; never the runner."""
         grouped = cgroups.processes(self.cgroup) if self.cgroup is not None else set()
-        if self.runner is not None:
-            grouped.discard(self.runner.pid)
         # To look at every process of a full server takes long.
         users = () if self.uid is None else (self.uid,)
         return grouped or attempt_processes(self.token, self.runner, (), users)
@@ -317,7 +307,7 @@ class Live(Struct):
         if self.cgroup is not None and cgroups.processes(self.cgroup):
             found = {pid: read_stat(pid) for pid in cgroups.processes(self.cgroup)}
             # Looked at again: a pid that has changed hands in between is not in the group.
-            still = cgroups.processes(self.cgroup) - {self.runner.pid if self.runner else 0}
+            still = cgroups.processes(self.cgroup)
             grouped = {pid: stat for pid, stat in found.items() if stat is not None}
             grouped = {p: s for p, s in grouped.items() if p in still and not s.dead}
             if grouped:

@@ -32,7 +32,7 @@ import time
 
 from radrm.host.attempts import job_process
 from radrm.host.processes import cgroups
-from radrm.host.processes.tree import die_with_parent
+from radrm.host.processes.tree import die_with
 from radrm.progress_bars import Epochs
 from radrm.progress_lines import AUTO, Finder, Lines, progress_pattern
 from radrm.report import Reporter
@@ -261,14 +261,12 @@ def _become(launch: Fields, groups: list[str], runner: int, tell: int) -> NoRetu
         job_process.reset_signals()
         # Blocked, not handled: a request to save goes to processes that handle its signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        die_with_parent()  # now, too: a user may not be allowed to read what it imports
+        die_with(runner)  # now, too: a user may not be allowed to read what it imports
         os.nice(_NICE)
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         job_process.drop_rights(launch)
-        die_with_parent()
-        if os.getppid() != runner:
-            os._exit(0)
+        die_with(runner)
         for name in ("RADRM_PROGRESS", "RADRM_CHECKPOINT_DIR", "RADRM_JOB_ID"):
             if name in launch["environment"]:
                 os.environ[name] = launch["environment"][name]

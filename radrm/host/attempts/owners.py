@@ -176,10 +176,14 @@ class _View:
         return None
 
 
-@lru_cache(maxsize=MOST_REMEMBERED)
 def _path_of(group: str) -> str | None:
     """The path of a group as processes show it. Mounts of control groups stay as they are."""
-    return cgroups.path_in_proc(group)
+    above, name = os.path.split(group)
+    found = _path_above(above)
+    return None if found is None else f"{found.rstrip('/')}/{name}"
+
+
+_path_above = lru_cache(cgroups.path_in_proc)
 
 
 def _is_there(process: _Process) -> bool:

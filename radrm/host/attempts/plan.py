@@ -145,12 +145,11 @@ def step_of(launch: Fields) -> Identity | None:
     return None if fields is None else Identity(**fields)
 
 
-def remove_groups(launch: Fields | None, serial: int) -> None:
-    """Remove the control groups that the launch record of an ended attempt names."""
-    group = launch["cgroup"] if launch is not None else None
+def remove_groups(group: str | None, limits: Limits, serial: int) -> None:
+    """Remove the control groups of an ended attempt."""
     if group is not None and is_of(group, serial):
         cgroups.remove(group)
-    for group in Limits.of(launch, serial).groups:
+    for group in limits.groups:
         cgroups.remove(group)
 
 

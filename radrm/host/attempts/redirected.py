@@ -16,7 +16,7 @@ import re
 import stat
 from functools import partial
 
-from radrm.host.attempts.tails import read_as_user
+from radrm.host.attempts.tails import Look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,16 +67,19 @@ def _expanded(word: str, known: dict[str, str]) -> str | None:
     return None if not text or re.search(r"[\0$`*?\n]", text) else text[:4096]
 
 
-def read_redirected(launch: Fields, began_s: float) -> Fields:
-    """Return the field `FIELD`, for files written since `began_s` (wall seconds); empty: none."""
+def looks_at_redirected(launch: Fields, began_s: float) -> list[Look]:
+    """The field `FIELD`, for files written since `began_s` (wall seconds); empty: none."""
     text = launch["script"] if launch["script"] is not None else " ".join(launch["argv"] or ())
     names = names_in(text[-_MOST_SCRIPT:], launch["environment"])
     if not names:
-        return {}
+        return []
     own = [os.path.join(launch["cwd"], launch[which]) for which in ("stdout", "stderr")]
     send = partial(_send, launch["cwd"], names, own, began_s)
-    data = read_as_user(launch, send, _MOST_FILES * (_MOST_BYTES + 8192)) or b""
-    found = []
+    return [Look(send, _MOST_FILES * (_MOST_BYTES + 8192), _fields)]
+
+
+def _fields(sent: bytes | None) -> Fields:
+    data, found = sent or b"", []
     while data:
         sizes, _, data = data.partition(b"\n")
         path, end = map(int, sizes.split())

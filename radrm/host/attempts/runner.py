@@ -2,14 +2,12 @@
 
     python -I -S runner.py FOLDER
 
-That command runs it without a control group; `start_runner` runs it in one.
-
 Theory of operation. The runner takes the attempt's lock, then its claim; if another process has
-the claim, it ends without a trace. It forks the job, whose process waits; writes start.json;
-and lets the job begin. So no job runs that no record names, and a runner that is killed in
-between leaves a child whose pipe ends and that exits. It passes signals on, and waits for the
-main process, or with `--background=wait` for all. It ends what that has left (`leftovers`), writes
-how the job ended, and ends. A full disk must not lose
+the claim, it ends without a trace. It forks the job, whose process is born in its control group
+(`clone_into`) and waits; writes start.json; and lets the job begin. So no job runs that no record
+names, and a runner that is killed in between leaves a child whose pipe ends and that exits. It
+passes signals on, and waits for the main process, or with `--background=wait` for all. It ends what
+that has left (`leftovers`), writes how the job ended, and ends. A full disk must not lose
 the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
 the standard library alone, and holds nothing of the daemon's but its standard output: a byte
 there says that start.json is written.
@@ -39,8 +37,10 @@ from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
 from radrm.host.crossings import crossed
 from radrm.host.processes import affinity, cgroups, client_work
+from radrm.host.processes.calls import clone_into
 from radrm.host.processes.identity import Identity, identify, send_signal
 from radrm.host.processes.limits import Limits
+from radrm.host.processes.procfs import are_in_turn, forks
 from radrm.host.processes.stop import LOOK_S, Stop
 from radrm.host.processes.tree import (
     attempt_processes,
@@ -56,12 +56,12 @@ from radrm.host.wall import wall_s
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.host.attempts.folder import Fields
-    from radrm.host.attempts.membership import Membership
     from radrm.host.processes.procfs import Stat
 
 PASSED_ON = range(signal.SIGRTMIN + 1, signal.SIGRTMAX + 1)
 """Each stands for the signal with its number less SIGRTMIN, which the job is to get."""
 CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, *PASSED_ON})
+_ALL = signal.valid_signals()
 _WAKING = CONTROL | {signal.SIGCHLD}
 
 _RESERVE = b" " * 65536
@@ -69,18 +69,9 @@ _LAST_LOOK_S = 1.0
 """How long the end of an attempt waits for the watcher's last look."""
 
 
-def main(folder: str, membership: Membership | None = None) -> int:
-    """Run the attempt; the exit status says only whether its records could be written.
-    `membership` is that in the job's control group, where there is one."""
-    try:
-        return _main(folder, membership)
-    finally:
-        if membership is not None and membership.leave():
-            cgroups.remove(membership.path)
-
-
-def _main(folder: str, membership: Membership | None) -> int:
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+def main(folder: str) -> int:
+    """Run the attempt; the exit status says only whether its records could be written."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
     reaper = become_subreaper()  # while the kernel still moves us
     job_process.close_inherited()
@@ -98,7 +89,7 @@ def _main(folder: str, membership: Membership | None) -> int:
     if launch is None:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
-        end = Runner(folder, lock, me, launch, reaper, membership).run()
+        end = Runner(folder, lock, me, launch, reaper).run()
     written = attempts.write_exit(folder, lock, end)
     crossed("runner is done")
     return 0 if written else 1
@@ -107,27 +98,20 @@ def _main(folder: str, membership: Membership | None) -> int:
 class Runner:
     """One job, from its fork to the end of its last process."""
 
-    def __init__(
-        self,
-        folder: str,
-        lock: int,
-        me: Identity,
-        launch: Fields,
-        reaper: bool,
-        membership: Membership | None,
-    ) -> None:
+    def __init__(self, folder: str, lock: int, me: Identity, launch: Fields, reaper: bool) -> None:
         self._folder = folder
         self._lock = lock
         self._me = me
         self._launch = launch
-        self._membership = membership
         self._cgroup: str | None = None
-        """The group that holds the job, and not us."""
+        """The group that holds the job, and never us."""
         self._limits = Limits.of(launch, os.path.basename(folder))
         self._token: str | None = None if reaper else launch["token"]
         """None while our own children are sure to be all: no environment is searched."""
         self._users = () if launch["uid"] is None else (launch["uid"],)
         self._job = 0
+        self._forks: int | None = None
+        """What the machine had started before the job."""
         self._began_s = 0.0
         self._watcher = 0
         """The pid of the process that reads the job's progress; 0: none."""
@@ -167,7 +151,6 @@ class Runner:
             end["left"] = ", ".join(filter(None, self._left)) or None
             if end["left"] and end.get("code") == 0:  # else its last words are why it failed
                 self._leftovers.tell(self._launch, end["left"])
-            end |= saved.read_saved(self._launch) | exits.read_exits(self._launch)
             if self._ended_itself_s is not None:
                 end["itself_ago_s"] = time.monotonic() - self._ended_itself_s
         for group in filter(None, (self._cgroup, *self._limits.groups)):
@@ -180,29 +163,28 @@ class Runner:
         script = self._write_script() if self._launch["script"] is not None else None
         go, begin = os.pipe()
         errors, tell = job_process.error_sockets()
-        grouped = self._membership is not None and self._membership.inside()
-        if self._membership is not None:
-            self._require_group(grouped)
+        group, not_limited = self._make_groups()
+        self._forks = forks()
         self._began_s = wall_s()
-        self._job = os.fork()
+        born = clone_into(group) if group is not None else None
+        self._job = os.fork() if born is None else born
         if self._job == 0:
             os.close(begin)
             os.close(self._lock)  # it says that the runner lives
             job_process.become_job(self._launch, script, go, tell)
         crossed("job forked")
+        if group is not None and (born is not None or cgroups.join(group, self._job)):
+            self._cgroup = group
         bound = self._launch.get("cpu_list")
         if not self._launch.get("binds_tasks"):
             bound = affinity.bind(self._job, bound)
         os.close(go)
         os.close(tell)
         try:
-            not_limited = None
-            if self._limits.wanted():
-                its = self._limits.enclose(self._job, self._launch["cgroup"])
-                self._cgroup, not_limited = its
-                self._require_group(self._cgroup is not None)
-                crossed("job limited")
+            outside = self._limits.enclose(self._job, self._cgroup)
+            crossed("job limited")
             if self._launch.get("grouped"):
+                self._require_group()
                 job_process.let_go_on(begin)  # it is in its group, so it may open its logs
             if self._launch.get("progress") is not None or self._launch.get("silent_s"):
                 # Here, for most jobs need no such import.
@@ -211,20 +193,26 @@ class Runner:
                 groups = [*filter(None, (self._cgroup,)), *self._limits.wanted()]
                 self._watcher = log_watcher.start(self._launch, groups, os.getpid())
                 crossed("log watcher started")
-            self._write_start(not_limited, bound)
+            self._write_start(not_limited or outside, bound)
             crossed("start announced")
             job_process.let_go_on(begin)
             crossed("job begun")
         finally:
             os.close(begin)
-            if self._membership is not None and self._membership.leave() and grouped:
-                self._cgroup = self._membership.path
         return errors
 
-    def _require_group(self, inside: bool) -> None:
+    def _make_groups(self) -> tuple[str | None, str | None]:
+        """Make the job's control group and those with its limits. Return the first, None where
+        there can be none, and what could not be limited. What a step runs stays in Slurm's."""
+        group = None if self._launch.get("step") is not None else self._launch["cgroup"]
+        if group is not None and not cgroups.make(group):
+            group = None
+        return group, self._limits.apply()
+
+    def _require_group(self) -> None:
         """Raise OSError for a job that must not run outside its group, because the daemon has set
         there what it may use."""
-        if self._launch.get("grouped") and not inside:
+        if self._cgroup is None:
             raise OSError(errno.EAGAIN, f"{self._launch['cgroup']} takes no process")
 
     def _write_script(self) -> str:
@@ -348,7 +336,8 @@ class Runner:
     def _end_containers(self) -> None:
         """KILL the containers that the job has left behind: they are their engine's children."""
         engines, machine, token = self._engines, self._machine, self._launch["token"]
-        found = machine.of_attempt(token)
+        above = self._job if are_in_turn(self._job, self._forks) else 0
+        found = machine.of_attempt(token, above=above)
         if not found and engines.declared(self._launch) is None:
             return
         if self._ended_itself_s is not None:
@@ -450,13 +439,21 @@ class Runner:
         begins, wrong = job_process.parse_output(output)
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
+        looks = exits.looks_at_exits(self._launch)
+        if not saved.remove_empty(self._launch):
+            looks += saved.looks_at_saved(self._launch)
         if wrong:
-            return {"never_started": wrong, "shell_code": code}
-        end: Fields = {"signal": -code} if code < 0 else {"code": code}
-        end |= tails.read_tails(self._launch, begins, logs)
+            end: Fields = {"never_started": wrong, "shell_code": code}
+        else:
+            end = {"signal": -code} if code < 0 else {"code": code}
+            looks = tails.looks_at_tails(begins, logs) + looks
+            looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
+        end |= saved.NOTHING | tails.read_as_user(self._launch, looks)
+        for log in logs:
+            os.close(log)
         if end.get("code") == 0:
-            end |= {key: tails.may_tell(end[key]) for key in ("stderr_tail", "stdout_tail")}
-        return end | self._redirected.read_redirected(self._launch, self._began_s)
+            end |= {key: tails.may_tell(end.get(key)) for key in ("stderr_tail", "stdout_tail")}
+        return end
 
 
 if __name__ == "__main__":

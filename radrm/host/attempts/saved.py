@@ -4,14 +4,15 @@ report of one that ended while no daemon ran.
     python -I -S saved.py FOLDER
 
 reads that of the attempt in FOLDER and prints it. The daemon runs this for attempts that it adopts
-or whose runner was killed; a runner calls `read_saved` at the attempt's end.
+or whose runner was killed; a runner looks at the attempt's end.
 
 The proof is `saved.json` (`radrm/report.py`), which a job replaces as a whole. For programs that do
 not write it, the time of the newest other file tells whether they have saved since some moment. A
 folder's own time does not: it changes when a file is removed.
 
 A child that has become the submitter opens these files, reads a limited part of them, and has
-limited time: the folder may lie on a file system that does not answer, or hold anything.
+limited time (`tails.Look`): the folder may lie on a file system that does not answer, or hold
+anything.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts.tails import read_as_user
+from radrm.host.attempts.tails import Look, read_as_user
 from radrm.host.storage.files import write_all
 from radrm.host.wall import wall_s
 
@@ -52,13 +53,27 @@ _MOST_AHEAD_S = 60.0
 does not tell when it was written."""
 
 
-def read_saved(launch: Fields) -> Fields:
+def looks_at_saved(launch: Fields) -> list[Look]:
     """`saved`: the numbers of the job's `saved.json`; `newest_s`: the time of the newest file in
     its folder, in wall seconds; `reported`: its last report, if no daemon has taken it. None: none,
     or not to be read."""
     path = launch["environment"].get(FOLDER_VARIABLE)
-    most = 2 * _MOST_BYTES + 64
-    data = read_as_user(launch, lambda out: _send(path, out), most) if path else None
+    return [Look(lambda out: _send(path, out), 2 * _MOST_BYTES + 64, _fields)] if path else []
+
+
+def remove_empty(launch: Fields) -> bool:
+    """Remove the job's folder if nothing is in it; True if there is nothing to look at. The next
+    attempt gets another one. The folder above is the daemon's, and no link is followed."""
+    try:
+        os.rmdir(launch["environment"].get(FOLDER_VARIABLE) or "")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _fields(data: bytes | None) -> Fields:
     times, _, text = (data or b"").partition(b"\n")
     try:
         newest_s, written_s, length = map(float, times.split())
@@ -81,6 +96,8 @@ def parse(data: bytes) -> dict[str, float] | None:
 
 def numbers_in(data: bytes) -> dict[str, float] | None:
     """Return the numbers of such a file; None if they are not sound."""
+    if not data:
+        return None
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -168,8 +185,8 @@ def _newest_s(folder: int, left: list[int], deeper: bool = True) -> float:
 def main(folder: str) -> int:
     """Print what the job of an attempt has saved, as JSON, with the time of the look."""
     launch, _ = attempts.read_record(folder, attempts.LAUNCH)
-    found = dict(NOTHING) if launch is None else read_saved(launch)
-    print(json.dumps({**found, **attempts.now()}))
+    found = {} if launch is None else read_as_user(launch, looks_at_saved(launch))
+    print(json.dumps({**NOTHING, **found, **attempts.now()}))
     return 0
 
 

@@ -16,13 +16,11 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.host.attempts import runner
-from radrm.host.processes.tree import die_with_parent
+from radrm.host.processes.tree import die_with
 
 
 def main(folder: str, parent: int) -> int:
-    die_with_parent()
-    if os.getppid() != parent:
-        return 1  # it has ended already
+    die_with(parent)
     return runner.main(folder)
 
 

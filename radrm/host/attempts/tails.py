@@ -1,9 +1,12 @@
-"""Read the last lines that an attempt has printed, as its user, after its end.
+"""Look at what an attempt has left, as its user, after its end; and its last lines.
 
-The daemon finds out from them how the attempt died. A child of the runner that has become the
-submitter reads them, so nothing is opened with more rights than the submitter has. It reads the
-files that the job's first process has opened, wherever their names are now, from where the attempt
-began: not what an earlier job left there.
+A child of the runner that has become the submitter looks, so nothing is opened with more rights
+than the submitter has. All that one end needs is one child's work (`Look`): a process costs more
+than what it reads.
+
+The daemon finds out from the last lines how the attempt died. They are those of the files that the
+job's first process has opened, wherever their names are now, from where the attempt began: not what
+an earlier job left there.
 
 Several jobs may write to one file. A log is opened to append, so the offset of the attempt's own
 descriptor is the end of its last write; what follows is of others, or of a process of the job that
@@ -12,6 +15,7 @@ has opened the file anew. `stderr_after` and `stdout_after` say how much that is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -23,7 +27,7 @@ from radrm.host.attempts import job_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from radrm.host.attempts.folder import Fields
 
@@ -33,13 +37,27 @@ _PATIENCE_S = 5.0
 """A log may lie on a file system that does not answer; the end is recorded all the same."""
 
 
-def read_tails(launch: Fields, begins: dict[str, int], logs: list[int]) -> Fields:
-    """`stderr_tail` and `stdout_tail` as text; None what cannot be read. `stderr_after` and
+class Look:
+    """Something to find out as the job's user. `send`, in the child, writes it to a descriptor;
+    `fields` says what these bytes, at most `most`, mean. It gets None if they took too long."""
+
+    __slots__ = ("fields", "most", "send")
+
+    def __init__(
+        self, send: Callable[[int], None], most: int, fields: Callable[[bytes | None], Fields]
+    ) -> None:
+        self.send = send
+        self.most = most
+        self.fields = fields
+
+
+def looks_at_tails(begins: dict[str, int], logs: list[int]) -> list[Look]:
+    """`stderr_tail` and `stdout_tail` as text; None: nothing, or not to be read. `stderr_after` and
     `stdout_after`: how many characters of them follow the attempt's own last write.
 
-    `begins`: where each began; `logs`: its descriptor, in the same order. They are closed.
+    `begins`: where each log began; `logs`: its descriptor, in the same order.
     """
-    found: Fields = {"stderr_tail": None, "stdout_tail": None}
+    found = []
     for (which, begin), log in zip(begins.items(), logs, strict=False):
         opened = os.fstat(log)
         if not stat.S_ISREG(opened.st_mode):
@@ -48,15 +66,19 @@ def read_tails(launch: Fields, begins: dict[str, int], logs: list[int]) -> Field
         start = max(begin, end - TAIL_BYTES)
         if end < begin:  # somebody has emptied it
             start = max(0, end - TAIL_BYTES)
-        data = read_as_user(launch, partial(_send_tail, log, start, end), TAIL_BYTES)
-        if data is not None:
-            own = max(0, own_end - start)
-            parts = [part.decode("utf-8", "replace") for part in (data[:own], data[own:])]
-            found[f"{which}_tail"] = "".join(parts)
-            found[f"{which}_after"] = len(parts[1])
-    for log in logs:
-        os.close(log)
+        if end == start:
+            continue  # it has printed nothing
+        own = max(0, own_end - start)
+        send = partial(_send_tail, log, start, end)
+        found.append(Look(send, TAIL_BYTES, partial(_tail, which, own)))
     return found
+
+
+def _tail(which: str, own: int, data: bytes | None) -> Fields:
+    if data is None:
+        return {}
+    parts = [part.decode("utf-8", "replace") for part in (data[:own], data[own:])]
+    return {f"{which}_tail": "".join(parts), f"{which}_after": len(parts[1])}
 
 
 def may_tell(text: str | None) -> str | None:
@@ -66,26 +88,35 @@ def may_tell(text: str | None) -> str | None:
     return text if told else None
 
 
-def read_as_user(launch: Fields, send: Callable[[int], None], most: int) -> bytes | None:
-    """Return what `send`, in a child that has become the submitter, writes to its descriptor.
-
-    At most `most` bytes; None if that takes too long.
-    """
-    output, write_end = os.pipe()
+def read_as_user(launch: Fields, looks: Sequence[Look]) -> Fields:
+    """The fields of these looks, in a child that has become the submitter: one after the other, in
+    a limited time together."""
+    if not looks:
+        return {}
+    pipes = [os.pipe() for _ in looks]
     child = os.fork()
     if child == 0:
         try:
             job_process.drop_rights(launch)
-            send(write_end)
+            for output, _ in pipes:
+                os.close(output)  # else a look that is too long for its reader would never end
+            for look, (_, write_end) in zip(looks, pipes, strict=True):
+                with contextlib.suppress(Exception):  # it cannot be read
+                    look.send(write_end)
+                os.close(write_end)
         finally:
             os._exit(0)
-    os.close(write_end)
-    try:
-        return _receive(output, most)
-    finally:
-        os.close(output)
-        os.kill(child, signal.SIGKILL)
-        _reap(child)
+    for _, write_end in pipes:
+        os.close(write_end)
+    found: Fields = {}
+    deadline = time.monotonic() + _PATIENCE_S
+    for look, (output, _) in zip(looks, pipes, strict=True):
+        data = _receive(output, look.most, deadline)
+        os.close(output)  # the child goes on to the next, also if this one was too long
+        found |= look.fields(data)
+    os.kill(child, signal.SIGKILL)
+    _reap(child)
+    return found
 
 
 def _reap(child: int) -> None:
@@ -106,9 +137,8 @@ def _send_tail(opened: int, start: int, end: int, target: int) -> None:
             data = data[os.write(target, data) :]
 
 
-def _receive(source: int, most: int) -> bytes | None:
+def _receive(source: int, most: int, deadline: float) -> bytes | None:
     parts: list[bytes] = []
-    deadline = time.monotonic() + _PATIENCE_S
     while True:
         ready, _, _ = select.select([source], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:

@@ -5,7 +5,6 @@ has no rights. It traces training in other processes, as the job's user, with th
 and in a sandbox.
 
 The files, in the order in which they may import one another:
-    marks         the fingerprint of a job
     asking        asks the estimators about one job, and measures their time
     kernel        calls of the kernel: namespaces, mounts, rights
     call_filter   a filter of the calls that a traced program makes
@@ -17,7 +16,6 @@ The files, in the order in which they may import one another:
     start_tracer  the parent of a trace: starts it in its sandbox, and ends its processes
     tracing       a trace, from its start to its end, and what a killed daemon has left of it
     commands      what is traced of a job: its factory, or its own command
-    lines         whose trace is next
     probe         the job that measures a CUDA context
     service       the threads that wait for both, and the answers that are kept
 """

@@ -13,6 +13,8 @@ Theory of operation:
   or use what it has shown. A trace, or the reason for none, is kept `KEPT_TIMES` as long as it
   took, so a job that is submitted again and again costs a small part of a core at most. Files that
   the mark does not cover may change: so it is not kept for ever.
+- A question whose jobs have all ended (`drop`) is not traced, and its trace ends: a user who
+  cancels a job and submits it anew has not to wait for the first one's trace.
 - After `close` has returned, no thread posts. The next daemon asks the open questions again.
 """
 
@@ -22,9 +24,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -32,8 +35,7 @@ from radrm.config import Config
 from radrm.errors import plain
 from radrm.estimators.interface import Description
 from radrm.host.estimation.asking import MAX_NOTE, Answer, failed
-from radrm.host.estimation.lines import Lines
-from radrm.host.estimation.tracing import Leftovers, NotTraced, TraceRequest, trace
+from radrm.host.estimation.tracing import Leftovers, NotTraced, TraceRequest, Unwanted, trace
 from radrm.host.estimation.worker import NoAnswer, Question, Thinker
 from radrm.structs import replace
 
@@ -102,7 +104,8 @@ class EstimationService:
         self._thinker = thinker or Thinker(config)
         self._leftovers = leftovers
         self._lock = threading.Lock()
-        self._open: dict[str, list[int]] = {}
+        self._open: dict[str, dict[int, None]] = {}
+        """The jobs of each question without an answer, in their order."""
         self._answers: OrderedDict[str, Answer] = OrderedDict()
         self._lines: Lines[_Asked] = Lines(TRACES_AT_ONCE)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
@@ -135,7 +138,7 @@ class EstimationService:
             if answer is None:
                 if key not in self._open:
                     return False
-                self._open[key].append(job_id)
+                self._open[key][job_id] = None
                 return True
         self._post(Estimated((job_id,), answer))
         return True
@@ -144,7 +147,7 @@ class EstimationService:
         """Ask about a job. `key` identifies its submission and the submission's present content."""
         asked = _Asked(key, wanted, time.monotonic())
         with self._lock:
-            self._open.setdefault(key, []).append(job_id)
+            self._open.setdefault(key, {})[job_id] = None
             kept = self._kept_for(wanted.mark)
             if wanted.trace is not None and kept is None and not self._follows(asked):
                 self._lines.add(wanted.job.spec.user, asked)
@@ -152,6 +155,17 @@ class EstimationService:
             self._think_with(asked, kept)
         else:
             self._trace_next()
+
+    def drop(self, job_id: int) -> None:
+        """Note that a job has ended."""
+        with self._lock:
+            for job_ids in self._open.values():
+                job_ids.pop(job_id, None)
+
+    def _is_wanted(self, asked: _Asked) -> bool:
+        """Return whether a job waits for a trace."""
+        followers = self._followers.get(asked.wanted.mark or "", ())
+        return any(self._open.get(each.key) for each in (asked, *followers))
 
     def _kept_for(self, mark: str | None) -> _Kept | None:
         kept = None if mark is None else self._kept.get(mark)
@@ -214,8 +228,12 @@ class EstimationService:
                     f"skipped, because it waited {begun - asked.at:.0f} s for other traces and "
                     f"the limit is {most_s:g} s"
                 )
-            ended = self._closed.is_set
-            events = trace(request, self._limits, ended, leftovers=self._leftovers)
+            events = trace(
+                request, self._limits, lambda: self._is_over(asked), leftovers=self._leftovers
+            )
+        except Unwanted:
+            self._give_up(user, asked)
+            return
         except NotTraced as error:
             notes = (failed(request.source, str(error)),)
         except Exception as error:  # without an answer the job would wait for ever
@@ -230,6 +248,22 @@ class EstimationService:
         took_s = time.monotonic() - begun
         with contextlib.suppress(RuntimeError):
             self._thinking.submit(self._think, asked, question, notes, took_s)
+
+    def _is_over(self, asked: _Asked) -> bool:
+        with self._lock:
+            return self._closed.is_set() or not self._is_wanted(asked)
+
+    def _give_up(self, user: str, asked: _Asked) -> None:
+        """Forget the questions of a trace for which no job waited, unless one does now."""
+        with self._lock:
+            self._lines.free(user)
+            if self._is_wanted(asked):
+                self._lines.add(user, asked)
+            else:
+                for each in (asked, *self._followers.pop(asked.wanted.mark or "", ())):
+                    self._open.pop(each.key, None)
+        if not self._closed.is_set():
+            self._trace_next()
 
     def _think(
         self, asked: _Asked, question: Question, notes: tuple[str, ...], took_s: float | None = None
@@ -248,11 +282,12 @@ class EstimationService:
             self._keep(asked.wanted.mark, answer.trace, notes or answer.notes, took_s)
         answer = Answer(answer.estimates, notes + answer.notes)
         with self._lock:
-            job_ids = self._open.pop(asked.key, [])
+            job_ids = self._open.pop(asked.key, {})
             self._answers[asked.key] = answer
             while len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)
-        self._post(Estimated(tuple(job_ids), answer))
+        if job_ids:
+            self._post(Estimated(tuple(job_ids), answer))
 
     def _keep(
         self, mark: str | None, text: str | None, notes: tuple[str, ...], took_s: float
@@ -268,3 +303,40 @@ class EstimationService:
             followers = self._followers.pop(mark, [])
         for each in followers:
             self._think_with(each, kept)
+
+
+# ------------------------------------------------------------------
+# Whose trace is next: each user has a line, and the users take turns. Nothing here has a lock.
+
+
+T = TypeVar("T")
+
+
+class Lines(Generic[T]):
+    """What waits, by user. At most `at_once` are taken at the same time, and one of each user."""
+
+    def __init__(self, at_once: int) -> None:
+        self._room = at_once
+        self._waiting: dict[str, deque[T]] = {}
+        """The users that have something, the next one first."""
+        self._busy: set[str] = set()
+
+    def add(self, user: str, what: T) -> None:
+        self._waiting.setdefault(user, deque()).append(what)
+
+    def take(self) -> list[tuple[str, T]]:
+        """Take what may begin now, until `free` is called for each user."""
+        found: list[tuple[str, T]] = []
+        for user in [each for each in self._waiting if each not in self._busy][: self._room]:
+            line = self._waiting.pop(user)
+            found.append((user, line.popleft()))
+            if line:
+                self._waiting[user] = line  # behind the other users
+            self._busy.add(user)
+            self._room -= 1
+        return found
+
+    def free(self, user: str) -> None:
+        """Note that what was taken for a user has ended."""
+        self._busy.discard(user)
+        self._room += 1

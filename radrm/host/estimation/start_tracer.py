@@ -43,8 +43,7 @@ from radrm.host.estimation import call_filter, collecting, confine, kernel, sand
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import identify
 from radrm.host.processes.procfs import mounts_of
-from radrm.host.processes.tree import kill_tree
-from radrm.host.workers.child import die_with
+from radrm.host.processes.tree import die_with, kill_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -158,6 +158,10 @@ class NotTraced(RadrmError):
     """One line: the reason why there is no trace, and what to do."""
 
 
+class Unwanted(NotTraced):
+    """Nobody waits for the trace any more."""
+
+
 class TraceRequest(Struct, frozen=True, kw_only=True):
     """What to trace, and as which user. With `uid` and `gid` None it is this process's user.
 
@@ -211,10 +215,12 @@ def trace(
 ) -> bytes:
     """The tracer's document. Raises `NotTraced`.
 
-    The trace stops soon after `ended()` becomes true. `loud`: the output of the user's code goes
-    to standard error. `own`: the caller's own factory, which needs no sandbox where the machine
-    allows none. `leftovers` records the trace for the next daemon.
+    The trace stops soon after `ended()` becomes true, with `Unwanted`. `loud`: the output of the
+    user's code goes to standard error. `own`: the caller's own factory, which needs no sandbox
+    where the machine allows none. `leftovers` records the trace for the next daemon.
     """
+    if ended():
+        raise Unwanted("nobody waits for it")
     source, output = os.pipe()
     token = secrets.token_hex(16)
     group = cgroups.place(group_name(token))
@@ -392,7 +398,7 @@ def _document(
         if time.monotonic() > until:
             raise NotTraced(f"the trace took longer than {limit_s:g} s")
         if ended():
-            raise NotTraced("the daemon ends")
+            raise Unwanted("nobody waits for it any more")
     if not size:
         raise NotTraced("the tracer ended and sent no trace")
     return b"".join(parts)

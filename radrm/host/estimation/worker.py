@@ -25,9 +25,7 @@ from radrm.config import Config, parse_table
 from radrm.errors import RadrmError
 from radrm.estimators.interface import Description
 from radrm.host.estimation.asking import TRACE, Answer, Asking
-from radrm.host.workers.child import end_after, give_up_rights, take_pipes
-from radrm.host.workers.messages import packed, read, write
-from radrm.host.workers.parent import Worker
+from radrm.host.workers import Worker, end_after, give_up_rights, packed, read, take_pipes, write
 
 
 class Question(Struct, frozen=True):

@@ -4,7 +4,6 @@ The files, in the order in which they may import one another:
     source           the interfaces of a GPU source and of an SM activity feed
     processes        descriptions of the processes on GPUs
     unmanaged        when those that radrm did not start are logged and signalled
-    compute_instances  MIG instances that share the memory of one
     unified          the memory of GPUs that use the server's
     nvml             real GPUs, read through NVML (a folder)
     memory_caps      memory caps that the driver enforces
@@ -14,5 +13,4 @@ The files, in the order in which they may import one another:
     exporter         SM activity from dcgm-exporter's page of metrics
     nvidia_smi       real GPUs, read through `nvidia-smi`
     readings         combines a source with feeds of SM activity
-    served           only the GPUs that radrm may use, and until when
 """

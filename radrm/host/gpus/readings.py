@@ -5,7 +5,7 @@ device only after the earlier ones have failed for it. Every reading names the f
 measured it (`smact_source`). A device whose feed stops gets `smact_error`, and shares as one of
 which nothing is read: an old or coarse figure does not compare with those before. A device that no
 feed has ever measured keeps the utilization of the base, converted to SM activity
-(`interference/utilization.py`). A restart forgets which feed measured which device, and tries all
+(`interference/chips.py`). A restart forgets which feed measured which device, and tries all
 feeds again.
 """
 
@@ -15,24 +15,24 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec import Struct
 
-from radrm.config import ReadingsConfig
+from radrm.config import Config, GpusConfig, ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import nvml
-from radrm.host.gpus.compute_instances import divided, separated
 from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.nvml import library as nvml_library
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
-from radrm.interference.utilization import smact_from_utilization
+from radrm.interference.chips import smact_from_utilization
 from radrm.structs import replace
 
 log = logging.getLogger("radrm")
@@ -201,7 +201,7 @@ class Readings(SourceAround):
             if state == "coarse":
                 log.warning(
                     "%s: SM activity is only estimated from utilization, so few jobs share it; "
-                    "install DCGM for more (docs/dgx.md, step 2)%s",
+                    "install DCGM for more (radrm help dgx, step 2)%s",
                     name,
                     because,
                 )
@@ -321,3 +321,118 @@ def mig_ids_of(base: GpuSource) -> MigIds:
             return None
 
     return ids
+
+
+# ------------------------------------------------------------------
+# Compute instances that share the memory of one GPU instance (MIG).
+#
+# Theory of operation. `nvidia-smi mig -cgi 3g.20gb -C` makes a GPU instance with one compute
+# instance, and these are one device. A GPU instance can have several (`-cci 1c.3g.20gb,...`): they
+# have SMs of their own, and the driver reports the memory in use, and the SM activity, of the whole
+# GPU instance for each of them. Booked as they are listed, the same memory would be reserved for
+# several jobs, and what one uses would count as unmanaged on the others.
+#
+# So each gets an equal part of the memory. What the processes of the others hold, up to their
+# parts, does not count as used here; what they hold beyond does, and so does what no process is
+# known to hold. Nothing enforces the parts. The SM activity is unknown while another one is in use.
+
+
+Groups = Mapping[str, tuple[Device, ...]]
+
+
+def divided(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Return the devices, each compute instance with its part of a shared memory."""
+    groups = _groups(devices)
+    return tuple(_part(device, len(groups.get(device.uuid, (device,)))) for device in devices)
+
+
+def separated(readings: Sequence[Reading], devices: Iterable[Device]) -> tuple[Reading, ...]:
+    """Return readings of `divided` devices, in which each compute instance has its own use."""
+    groups = _groups(devices)
+    if not groups:
+        return tuple(readings)
+    held = {reading.device: _held_mib(reading) for reading in readings}
+    return tuple(
+        reading
+        if reading.error is not None or reading.device not in groups
+        else _separated(reading, groups[reading.device], held)
+        for reading in readings
+    )
+
+
+def _groups(devices: Iterable[Device]) -> Groups:
+    """Return all that share a memory, by the UUID of each of them."""
+    found: dict[tuple[str, int], list[Device]] = {}
+    for device in devices:
+        if device.parent is not None and device.instance is not None:
+            found.setdefault((device.parent, device.instance[0]), []).append(device)
+    return {each.uuid: tuple(group) for group in found.values() if len(group) > 1 for each in group}
+
+
+def _part(device: Device, count: int) -> Device:
+    if count == 1:
+        return device
+    overhead_mib = -(-device.overhead_mib // count)
+    return replace(device, total_mib=device.total_mib // count, overhead_mib=overhead_mib)
+
+
+def _held_mib(reading: Reading) -> int:
+    """Return the MiB that the known processes of a device hold there."""
+    jobs = sum(each.used_mib or 0 for each in reading.attempts or ())
+    return jobs + sum(each.used_mib or 0 for each in reading.unmanaged)
+
+
+def _separated(reading: Reading, group: Sequence[Device], held: Mapping[str, int]) -> Reading:
+    others = [each for each in group if each.uuid != reading.device]
+    theirs = [min(held.get(each.uuid, 0), each.capacity_mib) for each in others]
+    used_mib = reading.used_mib
+    if used_mib is not None:
+        used_mib = max(held[reading.device], used_mib - sum(theirs))
+    note = f"{len(group)} compute instances share the memory of one GPU instance: equal parts count"
+    reading = replace(reading, used_mib=used_mib, notes=(*reading.notes, note))
+    return replace(reading, smact=None, smact_source=None) if any(theirs) else reading
+
+
+# ------------------------------------------------------------------
+# A GPU source around another one: only the GPUs that `gpus.only` names, until `gpus.until`.
+
+
+def open_served(config: Config) -> GpuSource:
+    """Open the real GPUs that radrm uses. Raises `DeviceError` if there are none."""
+    return served(open_gpus(config.readings), config.gpus)
+
+
+def served(source: GpuSource, config: GpusConfig) -> GpuSource:
+    """Return a source of the devices that radrm uses. Raises `DeviceError` if there are none."""
+    if not config.only and not config.until:
+        return source
+    until = datetime.fromisoformat(config.until).timestamp() if config.until else None
+    around = ServedGpus(source, config.only, until)
+    if not around.devices():
+        source.close()
+        names = ", ".join(config.only)
+        raise DeviceError(f"gpus.only = [{names}] names no GPU of this server; see: nvidia-smi -L")
+    return around
+
+
+class ServedGpus(SourceAround):
+    """The devices of `source` that `only` names (empty: all), available until an epoch second."""
+
+    def __init__(self, source: GpuSource, only: Sequence[str], until: float | None) -> None:
+        super().__init__(source)
+        self._only = tuple(only)
+        self._until = until
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(
+            replace(each, available_until=self._until)
+            for each in self.source.devices()
+            if not self._only or any(_names(word, each) for word in self._only)
+        )
+
+
+def _names(word: str, device: Device) -> bool:
+    """Return whether a setting's word, an index or a UUID's beginning, names a device."""
+    if word.isdecimal():
+        return str(device.index) == word
+    return device.uuid.startswith(word) or (device.parent or "").startswith(word)

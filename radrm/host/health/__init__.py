@@ -10,6 +10,5 @@ The files, in the order in which they may import one another:
     gpus         the driver and its GPUs
     services     systemd, logind, the tracer's limits; who can change the service's code
     served       the running daemon's reports about its GPUs and its jobs
-    daemon       whether a daemon answers, and which one
     checks       all checks in their order
 """

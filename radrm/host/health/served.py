@@ -20,7 +20,7 @@ _BROKEN = ("unreadable", "unhealthy")
 _MPS_BROKEN = ("fault", "silent", "down")
 _INSTALL_DCGM = (
     "install DCGM: sudo apt-get install datacenter-gpu-manager, then sudo systemctl enable --now "
-    "nvidia-dcgm (docs/dgx.md, step 2)"
+    "nvidia-dcgm (radrm help dgx, step 2)"
 )
 _WORKSTATION = re.compile(r"geforce|rtx|titan|quadro", re.IGNORECASE)
 """GPUs whose SM activity DCGM does not read."""
@@ -62,7 +62,7 @@ def sm_activity(devices: Sequence[Document]) -> Finding:
     errors = _by_cause((d, d["smact_error"]) for d in whole if d.get("smact_error"))
     if errors:
         few = f"{_listed(errors)}; at most two or three jobs share a GPU without it"
-        return warn(name, few, "repair its source: docs/dgx.md, step 2")
+        return warn(name, few, "repair its source: radrm help dgx, step 2")
     sources: dict[str, list[Document]] = {}
     for device in whole:
         sources.setdefault(str(device["smact_source"] or "none yet"), []).append(device)
@@ -75,7 +75,7 @@ def sm_activity(devices: Sequence[Document]) -> Finding:
     none = [d for d in whole if d["smact_source"] is None]
     if none:
         missing = f"not read of {_gpus(none)}; at most two or three jobs share a GPU without it"
-        return warn(name, missing, "if the daemon has run for a minute: docs/dgx.md, step 2")
+        return warn(name, missing, "if the daemon has run for a minute: radrm help dgx, step 2")
     if len(sources) == 1:
         return ok(name, f"read by {next(iter(sources))}")
     each = "; ".join(f"by {source}: {_gpus(found)}" for source, found in sources.items())
@@ -156,7 +156,7 @@ def isolation(why_not: str | None, configured: bool, root: bool) -> Finding:
     open_to_all = f"a job can open GPUs that it was not given: {why_not}"
     if not configured or not root:
         return ok(name, open_to_all)
-    return warn(name, open_to_all, 'see docs/security.md, "GPUs"; jobs run all the same')
+    return warn(name, open_to_all, 'see radrm help security, "GPUs"; jobs run all the same')
 
 
 # ------------------------------------------------------------------ words

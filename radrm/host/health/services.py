@@ -176,6 +176,6 @@ def code(radrmd: str | None = None, ownership: Ownership | None = None) -> Findi
         return ok(name, f"{unseen}; root can: sudo radrm doctor")
     if fault is None:
         return ok(name, "only root can change it")
-    moved = "install radrm in a folder of root's, as docs/dgx.md says"
+    moved = "install radrm in a folder of root's, as `radrm help dgx` says"
     step = f"chmod go-w {fault.path}" if fault.mode_only else moved
     return fail(name, f"{fault}, and root runs its code", step)

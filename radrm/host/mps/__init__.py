@@ -13,6 +13,4 @@ The files, in the order in which they may import one another:
     keeper        keeps one control daemon alive and working
     interface     what the daemon calls of MPS, and MPS of the daemon
     service       all control daemons of this server, and their devices
-    simulated     MPS of simulated GPUs, which needs no control daemon
-    mps_gpus      a GPU source that marks the devices under MPS
 """

@@ -13,11 +13,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from radrm.config import MpsConfig
-from radrm.core.records import Device
+from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
 from radrm.host.gpus.nvml.library import query
-from radrm.host.gpus.source import OwnerOf
+from radrm.host.gpus.source import GpuSource, OwnerOf, SourceAround
 from radrm.host.mps import end_clients as end_clients_program
 from radrm.host.mps.control import Control
 from radrm.host.mps.interface import Access, DaemonHooks, NoClientNow
@@ -366,3 +366,114 @@ def _row(served: _Served) -> dict[str, Any]:
             {"pid": s.pid, "status": s.status, "clients": list(s.clients)} for s in seen.servers
         ],
     }
+
+
+# ------------------------------------------------------------------
+# A GPU source around another one, which marks the devices under MPS.
+
+
+class MpsGpus(SourceAround):
+    """The devices and readings of `source`, with what the keepers of control daemons see.
+
+    `Device.mps` stays true while a device is under MPS. If its control daemon takes no client
+    now, the reading has a fault, so that jobs wait for it. When `Device.mps` changes between two
+    listings, the thread that reads reports the new devices to the daemon.
+    """
+
+    def __init__(self, source: GpuSource, service: MpsService) -> None:
+        super().__init__(source)
+        self._service = service
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._service.flag_devices(self.source.devices())
+
+    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
+        self._service.report_changes()
+        own = self._service.servers()
+        readings = self.source.read(uuids, at, owner_of)
+        return tuple(self._seen(reading, own) for reading in readings)
+
+    def _seen(self, reading: Reading, own: set[int]) -> Reading:
+        keeper = self._service.keeper_of(reading.device)
+        hold = keeper.hold if keeper is not None else None
+        if hold is not None and reading.error is None and reading.fault is None:
+            reading = replace(reading, fault=hold)
+        # MPS servers are no unmanaged processes. The memory that they use still counts as used.
+        if own.isdisjoint(each.pid for each in reading.processes):
+            return reading
+        marked = (replace(s, mps=True) if s.pid in own else s for s in reading.processes)
+        return replace(reading, processes=tuple(marked))
+
+
+class EnabledOnly(SourceAround):
+    """Removes MPS from the devices that `mps.enabled` does not name."""
+
+    def __init__(self, source: GpuSource, config: MpsConfig) -> None:
+        super().__init__(source)
+        self._config = config
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(
+            d if is_enabled(self._config, d) else replace(d, mps=False, mps_spans=False)
+            for d in self.source.devices()
+        )
+
+
+# ------------------------------------------------------------------
+# MPS of simulated GPUs: their driver models it without a control daemon.
+
+
+_NOTHING = (
+    "simulated GPUs model MPS without a control daemon, so it cannot be started or stopped; "
+    "set mps.enabled and restart the daemon"
+)
+
+
+class SimulatedMps(Struct, frozen=True):
+    """`run` is the daemon's run folder. A simulated job with a pipe directory is a client."""
+
+    run: str
+    config: MpsConfig
+
+    @property
+    def empty_pipes(self) -> str | None:
+        return None
+
+    def begin(self, daemon: DaemonHooks) -> None:
+        if self.config.multiuser:
+            log.warning(
+                "mps.multiuser has no effect: a simulated MPS server takes one user at a time"
+            )
+
+    def access(self, uuids: Sequence[str]) -> Access:
+        ordinals = {uuid: place for place, uuid in enumerate(uuids)}
+        return Access(f"{self.run}/mps", None, ordinals, thread_percentage(self.config))
+
+    def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
+        return False
+
+    def suspect(self, uuids: Iterable[str]) -> None:
+        pass
+
+    def suspected(self, uuids: Iterable[str]) -> bool:
+        return False
+
+    def faulted(self, uuids: Iterable[str], seconds: float) -> bool:
+        return False
+
+    def end_clients(
+        self, uuids: Iterable[str], owner: tuple[int, int], which: Which, then: Callable[[], None]
+    ) -> None:
+        then()
+
+    def rows(self) -> list[dict[str, Any]]:
+        return []
+
+    def turn_on(self, uuids: Sequence[str]) -> None:
+        raise Refused(_NOTHING)
+
+    def turn_off(self, uuids: Sequence[str], force: bool) -> None:
+        raise Refused(_NOTHING)
+
+    def close(self) -> None:
+        pass

@@ -25,11 +25,10 @@ from radrm.core.actions import Think
 from radrm.core.planning.thinking import Thought
 from radrm.core.seen import StateData
 from radrm.core.snapshot import Snapshot
-from radrm.deadlines.costs import UTC, Zone
+from radrm.deadlines import UTC, Zone
 from radrm.errors import plain
 from radrm.host.planning.worker import First, Question, thought_of
-from radrm.host.workers.messages import MAX_MESSAGE, packed
-from radrm.host.workers.parent import Worker
+from radrm.host.workers import MAX_MESSAGE, Worker, packed
 
 log = logging.getLogger("radrm")
 

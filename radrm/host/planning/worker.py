@@ -20,10 +20,9 @@ from radrm.core import proposals
 from radrm.core.planning.thinking import Thought, think
 from radrm.core.seen import StateData
 from radrm.core.snapshot import Snapshot
-from radrm.deadlines.costs import UTC, Zone
+from radrm.deadlines import UTC, Zone
 from radrm.errors import RadrmError, one_line
-from radrm.host.workers.child import end_after, give_up_rights, take_pipes
-from radrm.host.workers.messages import packed, read, write
+from radrm.host.workers import end_after, give_up_rights, packed, read, take_pipes, write
 from radrm.wiring import make_order, make_planner
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     procfs       reads of /proc, each with a bound
+    calls        calls of the C library for which Python has no function
     naming       what other processes see of this one: name, command line, environment
     affinity     the CPUs near a job's GPUs, on which its processes run
     cgroups      a control group for processes, where one can be made
@@ -13,5 +14,4 @@ The files, in the order in which they may import one another:
     client_work  has the work of MPS clients removed before they are signalled
     errand       a short process that works as a user: started, read, ended
     stop         ask the processes of an attempt to end, in an order that lets them save
-    request      ask them to save their work
 """

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from functools import cache
 
 from radrm.host.processes import procfs
 
@@ -28,8 +29,15 @@ def place(name: str) -> str | None:
     `make` and `join` tell whether it works. The name is written down before the group is
     made, so that no group is left that no record names.
     """
+    folder = _attempts()
+    return os.path.join(folder, name) if folder is not None else None
+
+
+@cache
+def _attempts() -> str | None:
+    """The group in which those of attempts lie: the same after this process has moved to `OWN`."""
     own = own_group()
-    return os.path.join(above(own), name) if own is not None else None
+    return above(own) if own is not None else None
 
 
 def above(group: str) -> str:
@@ -68,13 +76,9 @@ def processes(path: str) -> set[int]:
 
 def below(path: str) -> list[str]:
     """The group and those below it, a limited number of them."""
+    if _is_flat(path):
+        return [path]
     return [folder for folder, _, _ in itertools.islice(os.walk(path), _MOST_GROUPS)]
-
-
-def leave(path: str) -> bool:
-    """Move this process from the group `path` to the daemon's."""
-    parent = os.path.dirname(path)
-    return join(os.path.join(parent, OWN), os.getpid()) or join(parent, os.getpid())
 
 
 def limit(path: str, name: str, most: int | str) -> bool:
@@ -99,12 +103,28 @@ def kill(path: str) -> bool:
 
 def remove(path: str) -> bool:
     """Remove the empty group and those below it; False while a process is in one."""
+    try:
+        os.rmdir(path)
+        return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        if _is_flat(path):
+            return False
     for folder, _, _ in os.walk(path, topdown=False):
         try:
             os.rmdir(folder)
         except OSError:
             return False
     return True
+
+
+def _is_flat(path: str) -> bool:
+    """Whether nothing is below a group: the kernel counts a folder's folders as links to it."""
+    try:
+        return os.stat(path).st_nlink == 2
+    except OSError:
+        return False
 
 
 def own_group(controller: str = "", proc: str = "/proc") -> str | None:

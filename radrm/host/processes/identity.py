@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import cache
 
 from radrm.host.processes.procfs import read_stat
 
@@ -38,6 +39,7 @@ class Identity:
         return self.pid, self.start_ticks, self.boot_id
 
 
+@cache
 def boot_id() -> str:
     """Names this boot of the machine. (`clock.boot_id` would import half of Python.)"""
     with open("/proc/sys/kernel/random/boot_id") as file:

@@ -114,19 +114,14 @@ class Limits:
         places = (self.cpu, self.memory, self.account)
         return list(dict.fromkeys(path for path in places if path is not None))
 
-    def enclose(self, pid: int, tree: str | None) -> tuple[str | None, str | None]:
-        """Set the limits of a process that has not begun, and of all that it will fork.
-
-        It is moved into the group `tree`, too, which names its processes. Return that group,
-        None if the process is not in it, and what could not be limited, or None.
-        """
-        if tree is not None and not cgroups.make(tree):
-            tree = None
-        why = self.apply()
+    def enclose(self, pid: int, inside: str | None) -> str | None:
+        """Move a process that has not begun into the groups with its limits, unless it is there
+        (`inside`); return what could not be limited, or None."""
+        why = None
         for group in self.wanted():
-            if not cgroups.join(group, pid):
+            if group != inside and not cgroups.join(group, pid):
                 why = why or f"the job cannot be moved into the control group {group}"
-        return (tree if tree is not None and cgroups.join(tree, pid) else None), why
+        return why
 
     def apply(self) -> str | None:
         """Make the groups and set the limits; return what could not be set, or None."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 
+from radrm.host.processes.calls import library
 from radrm.host.processes.procfs import start_of
 
 TYPE_CHECKING = False
@@ -36,7 +37,6 @@ class Shown:
         if len(places) < 4 or not 0 < places[0] < places[1] <= places[2] < places[3]:
             raise OSError("the kernel does not tell where arguments and environment are")
         self._arguments, self._environment = places[:2], places[2:]
-        self._libc = ctypes.CDLL(None)
         os.environ.clear()  # the C library's pointers lead there
         mark = {"RADRM_SHOWN": str(os.getpid())}
         self.show("", mark)
@@ -56,7 +56,8 @@ class Shown:
 
     def rename(self, name: str) -> None:
         """Set the short name of this process: at most 15 characters."""
-        self._libc.prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
+        text = ctypes.create_string_buffer(name.encode())
+        library().prctl(_PR_SET_NAME, ctypes.addressof(text), 0, 0, 0)
 
 
 def _text(environment: Mapping[str, str]) -> bytes:

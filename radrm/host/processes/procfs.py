@@ -152,6 +152,23 @@ def value_of(status: bytes, key: bytes) -> bytes:
     return (b"\n" + status).partition(b"\n%b:" % key)[2].partition(b"\n")[0].strip()
 
 
+def forks() -> int | None:
+    """How many processes and threads this machine has started since its boot."""
+    words = start_of("/proc/stat").partition(b"\nprocesses ")[2].split(maxsplit=1)
+    return int(words[0]) if words else None
+
+
+def are_in_turn(pid: int, since: int | None) -> bool:
+    """Whether every process that is newer than `pid` has a higher number: the kernel gives them out
+    in turn, and begins again from the bottom.
+
+    `since` is what `forks` said before that process began. A user who uses up numbers without
+    starting processes can make this wrong.
+    """
+    now, most = forks(), start_of("/proc/sys/kernel/pid_max").strip()
+    return since is not None and now is not None and now - since < int(most or b"0") - pid
+
+
 def groups_of_process(folder: str = "/proc/self") -> list[tuple[str, str, str]]:
     """Hierarchy, controllers and path of each control group of a process, by its folder."""
     lines = (line.split(":", 2) for line in _lines(f"{folder}/cgroup", MOST_READ))

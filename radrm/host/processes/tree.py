@@ -16,6 +16,7 @@ import signal
 import time
 
 from radrm.host.processes import cgroups
+from radrm.host.processes.calls import prctl
 from radrm.host.processes.identity import Identity, alive, send_signal
 from radrm.host.processes.procfs import (
     Stat,
@@ -40,21 +41,17 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 def become_subreaper() -> bool:
     """Make orphans of this process's descendants its children, so that none escapes unseen."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent() -> bool:
-    """Have the kernel kill this process when its parent ends. A change of user undoes it."""
-    return _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends; end at once if it has.
 
-
-def _prctl(option: int, value: int) -> bool:
-    try:
-        import ctypes
-
-        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    except (ImportError, OSError):
-        return False
+    A change of user undoes it.
+    """
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def attempt_processes(

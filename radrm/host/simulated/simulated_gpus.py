@@ -13,8 +13,7 @@ from radrm.host.gpus.processes import Processes
 from radrm.host.gpus.source import GpuSource, OwnerOf, split_by_owner
 from radrm.host.processes.affinity import listed
 from radrm.host.simulated.client import DriverClient
-from radrm.interference.chips import sms_of
-from radrm.interference.utilization import smact_from_utilization
+from radrm.interference.chips import smact_from_utilization, sms_of
 from radrm.structs import replace
 
 

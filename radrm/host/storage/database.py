@@ -99,8 +99,8 @@ class Database:
         except UnknownVersion as unknown:
             raise StoreError(
                 f"the store {self.path} has version {unknown} and this radrm reads version "
-                f"{SCHEMA_VERSION}; run the radrm that wrote it, or go back as docs/dgx.md says "
-                "under Upgrades"
+                f"{SCHEMA_VERSION}; run the radrm that wrote it, or go back as `radrm help dgx` "
+                "says under Upgrades"
             ) from None
 
     def _keep_room(self) -> None:

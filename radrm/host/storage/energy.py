@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from radrm.core.records import DeviceEnergy
-from radrm.deadlines.costs import UTC, Zone
+from radrm.deadlines import UTC, Zone
 from radrm.host.storage.database import Database
 
 HOUR_S = 3600

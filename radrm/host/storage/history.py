@@ -18,7 +18,7 @@ from radrm.host.storage.schema import SCHEMA_VERSION
 MOST_JOBS = 200_000
 
 _JOBS = (
-    "SELECT id, record FROM jobs WHERE json_extract(record, '$.submitted.wall_s') >= ? "
+    "SELECT id, record FROM jobs WHERE json_extract(record, '$.submitted[1]') >= ? "
     "ORDER BY id DESC LIMIT ?"
 )
 _ATTEMPTS = "SELECT record FROM attempts WHERE job_id >= ? ORDER BY serial"

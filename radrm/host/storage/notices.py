@@ -45,7 +45,7 @@ _MOST_WAITING = 5000
 _LONGEST = 500
 """Characters of a text."""
 _WANTED = """
-SELECT uid, gid,
+SELECT jobs.uid, gid,
     CASE WHEN json_valid(job_file) THEN json_extract(job_file, '$.raw.notify') END,
     CASE WHEN json_valid(options) THEN json_extract(options, '$.notify') END
 FROM jobs JOIN submissions USING (ticket) LEFT JOIN edits ON edits.digest = jobs.edits

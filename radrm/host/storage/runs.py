@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from radrm.core.records import Attempt
 from radrm.core.words import Outcome
@@ -23,6 +23,7 @@ from radrm.estimators.interface import PastRun
 from radrm.estimators.learning.contention import Alone
 from radrm.estimators.learning.profile import paced_s
 from radrm.host.storage.database import DAMAGE, Database, encoded
+from radrm.structs import Stored
 
 MOST_CONTEXTS = 500
 """So many of the latest measurements are looked at: a user could make any number."""
@@ -35,7 +36,7 @@ LEAST_PART = 0.2
 """The least part of a job's work in an attempt that shows how long all of it takes."""
 
 
-class Said(Struct, frozen=True):
+class Said(Stored):
     """What was said before the attempt: the estimators' figures by name (MiB, SM activity 0..1,
     seconds), the version of the GPUs' driver, the CUDA that the program was built with, and the
     kind of model.
@@ -61,7 +62,7 @@ class _Told(msgspec.Struct, frozen=True):
     told: dict[str, float] = {}
 
 
-class Run(Struct, frozen=True):
+class Run(Stored):
     """Attempt `serial` of `uid` has shown what its job needs, on one kind of GPU."""
 
     serial: int

@@ -11,19 +11,16 @@ import sqlite3
 
 SCHEMA_VERSION = 1
 
-# A record that cannot be read has no end and no user: it is never removed.
-ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.ended.wall_s') END"
-OWNER = "CASE WHEN json_valid(record) THEN json_extract(record, '$.spec.uid') END"
 BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
 
-_TABLES = f"""
-CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+_TABLES = """
+CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, data BLOB NOT NULL);
 CREATE TABLE submissions (
     ticket TEXT PRIMARY KEY,
     uid INTEGER NOT NULL,
     gid INTEGER NOT NULL,
     envelope TEXT NOT NULL,
-    environment TEXT NOT NULL REFERENCES blobs (digest),
+    environment INTEGER NOT NULL REFERENCES blobs (id),
     job_file TEXT
 );
 CREATE TABLE jobs (
@@ -32,8 +29,10 @@ CREATE TABLE jobs (
     array_id INTEGER,
     array_index INTEGER,
     name TEXT NOT NULL,
+    uid INTEGER NOT NULL,
     state TEXT NOT NULL,
     final INTEGER NOT NULL,
+    ended_s REAL,
     record TEXT NOT NULL,
     edits TEXT
 );
@@ -79,14 +78,14 @@ CREATE TABLE energy (
     user TEXT, grp TEXT, joules REAL NOT NULL, equally_j REAL NOT NULL, seconds REAL NOT NULL,
     PRIMARY KEY (hour, device, job_id)
 ) WITHOUT ROWID;
-CREATE INDEX energy_of_job ON energy (job_id, hour) WHERE job_id > 0;
 -- What was edited, once for all jobs of which the same was; a job's `edits` is its digest.
 CREATE TABLE edits (digest TEXT PRIMARY KEY, options TEXT NOT NULL);
 CREATE INDEX jobs_edited ON jobs (edits) WHERE edits IS NOT NULL;
 -- What retention needs (`retention/rows.py`): who has the oldest ends, which ids have gone, which
 -- attempts are kept for their runs, how many bytes of submissions a user has.
-CREATE INDEX jobs_ended ON jobs ({OWNER}, {ENDED}) WHERE final;
-CREATE INDEX array_ends ON jobs (array_id, {ENDED}) WHERE final AND array_id IS NOT NULL;
+CREATE INDEX jobs_ended ON jobs (uid, ended_s) WHERE final;
+CREATE INDEX ends ON jobs (ended_s) WHERE final;
+CREATE INDEX array_ends ON jobs (array_id, ended_s) WHERE final AND array_id IS NOT NULL;
 CREATE INDEX submissions_environment ON submissions (environment);
 CREATE TABLE removed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
 CREATE TABLE learned (serial INTEGER PRIMARY KEY, name TEXT NOT NULL, record TEXT NOT NULL);

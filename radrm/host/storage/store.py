@@ -65,7 +65,7 @@ _INSTEAD = [
 ]
 """Views of one connection, in which new rows stand in place of stored ones."""
 _NEW_JOB = (
-    "INSERT INTO new_jobs SELECT id, ticket, array_id, array_index, name, ?, ?, ?, edits "
+    "INSERT INTO new_jobs SELECT id, ticket, array_id, array_index, name, uid, ?, ?, ?, ?, edits "
     "FROM main.jobs WHERE id = ?"
 )
 
@@ -185,17 +185,19 @@ class Store:
             if record.run > 1:
                 self._keep_run(record)
             self._db.execute(
-                "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE "
-                "SET name = excluded.name, state = excluded.state, final = excluded.final, "
-                "record = excluded.record",
+                "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL) "
+                "ON CONFLICT (id) DO UPDATE SET name = excluded.name, state = excluded.state, "
+                "final = excluded.final, ended_s = excluded.ended_s, record = excluded.record",
                 (
                     record.id,
                     record.ticket,
                     array.array_id if array else None,
                     array.index if array else None,
                     record.spec.name,
+                    record.spec.uid,
                     record.state.value,
                     record.state.final,
+                    record.ended.wall_s if record.ended else None,
                     text,
                 ),
             )
@@ -226,7 +228,8 @@ class Store:
 
     def _keep_run(self, job: Job) -> None:
         """Keep the record of a job's end before its next run replaces it."""
-        ended = "SELECT id, json_extract(record, '$.run') AS run, record FROM jobs WHERE final"
+        run = "coalesce(json_extract(record, '$.run'), 1)"
+        ended = f"SELECT id, {run} AS run, record FROM jobs WHERE final"
         found = self._db.execute(
             f"INSERT OR IGNORE INTO ended_runs SELECT * FROM ({ended}) WHERE id = ? AND run < ?",
             (job.id, job.run),
@@ -246,7 +249,8 @@ class Store:
         for record in records:
             text = encoded(record)
             if isinstance(record, Job):
-                new = record.state.value, record.state.final, text, record.id
+                ended_s = record.ended.wall_s if record.ended else None
+                new = record.state.value, record.state.final, ended_s, text, record.id
                 self._db.execute(_NEW_JOB, new)
             else:
                 row = record.serial, record.job_id, record.ended is None, text
@@ -312,9 +316,9 @@ class Store:
 
     def ended_owner(self, job_id: int) -> int | None:
         """The user of a job that has ended; None for every other id."""
-        query = "SELECT json_extract(record, '$.spec.uid') FROM jobs WHERE id = ? AND final"
+        query = "SELECT uid FROM jobs WHERE id = ? AND final"
         row = self._db.execute(query, (job_id,)).fetchone()
-        return row[0] if row and isinstance(row[0], int) else None
+        return row[0] if row else None
 
     def next_job_id(self) -> int:
         """Ids are never given twice, even where the job that had the last one is gone."""
@@ -324,8 +328,8 @@ class Store:
     def taken(self, ticket: str) -> Taken | None:
         """What has been made of a submission so far; None when it is new."""
         row = self._db.execute(
-            "SELECT uid, count(id), min(id) FROM submissions LEFT JOIN jobs USING (ticket) "
-            "WHERE ticket = ? GROUP BY ticket",
+            "SELECT submissions.uid, count(id), min(id) "
+            "FROM submissions LEFT JOIN jobs USING (ticket) WHERE ticket = ? GROUP BY ticket",
             (ticket,),
         ).fetchone()
         return Taken(*row) if row and row[1] else None
@@ -372,25 +376,19 @@ class Store:
     def named(self, name: str, uid: int | None, limit: int) -> list[int]:
         """The ids of the latest `limit` jobs of just this name, oldest first; of a user's."""
         query = (
-            "SELECT id FROM jobs JOIN submissions USING (ticket) "
+            "SELECT id FROM jobs "
             "WHERE name = ?1 AND (?2 IS NULL OR uid = ?2) ORDER BY id DESC LIMIT ?3"
         )
         return self._db.ids(query, name, uid, limit)[::-1]
 
     def names_before(self, job_id: int, limit: int) -> list[tuple[int, str, int]]:
         """Id, name and owner of the `limit` jobs before this id, the latest first."""
-        query = (
-            "SELECT id, name, uid FROM jobs JOIN submissions USING (ticket) "
-            "WHERE id < ? ORDER BY id DESC LIMIT ?"
-        )
+        query = "SELECT id, name, uid FROM jobs WHERE id < ? ORDER BY id DESC LIMIT ?"
         return self._db.execute(query, (job_id, limit)).fetchall()
 
     def owners_before(self, job_id: int, limit: int) -> list[tuple[int, int | None, int]]:
         """Id, array and owner of the `limit` jobs before this id, the latest first."""
-        query = (
-            "SELECT id, array_id, uid FROM jobs JOIN submissions USING (ticket) "
-            "WHERE id < ? ORDER BY id DESC LIMIT ?"
-        )
+        query = "SELECT id, array_id, uid FROM jobs WHERE id < ? ORDER BY id DESC LIMIT ?"
         return self._db.execute(query, (job_id, limit)).fetchall()
 
     def finished(self, limit: int, before: int | None = None) -> list[int]:

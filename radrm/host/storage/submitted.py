@@ -80,22 +80,30 @@ class Submissions:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._last: tuple[list[Any], tuple[Envelope, JobFile | None]] | None = None
+        """The row that was read last, and what it says: an array's elements have the same."""
 
     # ------------------------------------------------------------- writing, in a transaction
 
     def insert(self, submission: Submission) -> None:
         """Store a submission, unless its ticket is known. Environments are stored once each."""
         envelope = submission.envelope
-        document = envelope.as_dict()
+        document = _given(envelope.as_dict())
         environment = json.dumps(document.pop("environment"), sort_keys=True)
         digest = digest_of(environment)
         packed = zlib.compress(environment.encode("ascii"), 1)
-        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, packed))
-        text = json.dumps(document)
+        blob = "INSERT OR IGNORE INTO blobs (digest, data) VALUES (?, ?)"
+        self._db.execute(blob, (digest, packed))
+        del document["ticket"]
+        text = json.dumps(document, separators=(",", ":"))
         parsed = submission.parsed
         job_file = _encoded(parsed, envelope) if parsed is not None else None
-        row = envelope.ticket, submission.uid, submission.gid, text, digest, job_file
-        self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", row)
+        row = envelope.ticket, submission.uid, submission.gid, text, job_file, digest
+        self._db.execute(
+            "INSERT OR IGNORE INTO submissions (ticket, uid, gid, envelope, job_file, environment) "
+            "SELECT ?, ?, ?, ?, ?, id FROM blobs WHERE digest = ?",
+            row,
+        )
 
     def edit(self, changed: Sequence[tuple[int, dict[str, Any]]]) -> None:
         """Store edits, those that several jobs share once; remove what no job has any more."""
@@ -122,19 +130,19 @@ class Submissions:
     def of_job(self, job_id: int) -> Submission:
         """A job's submission, with what was edited since. Raises `StoreError`."""
         row = self._db.execute(
-            "SELECT uid, gid, envelope, data, job_file, options, "
+            "SELECT ticket, submissions.uid, gid, envelope, data, job_file, options, "
             "CASE WHEN json_valid(record) THEN json_extract(record, '$.array.params') END "
-            "FROM jobs JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
-            "LEFT JOIN edits ON edits.digest = jobs.edits WHERE id = ?",
+            "FROM jobs JOIN submissions USING (ticket) JOIN blobs ON blobs.id = environment "
+            "LEFT JOIN edits ON edits.digest = jobs.edits WHERE jobs.id = ?",
             (job_id,),
         ).fetchone()
         if row is None:
             raise StoreError(f"the store {self._db.path} has no job {job_id}")
-        uid, gid, text, data, job_file, options, params = row
+        ticket, uid, gid, *texts, options, params = row
         try:
-            environment = json.loads(zlib.decompress(data))
-            envelope = Envelope.from_document({**json.loads(text), "environment": environment})
-            parsed = _decoded(job_file, envelope) if job_file is not None else None
+            if self._last is None or self._last[0] != [ticket, *texts]:
+                self._last = [ticket, *texts], _read(ticket, *texts)
+            envelope, parsed = self._last[1]
             edits = dict(json.loads(options)) if options is not None else {}
             values = tuple((name, value) for name, value in json.loads(params or "[]"))
         except (*DAMAGE, BadFile) as error:
@@ -156,8 +164,10 @@ class Submissions:
 
 def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
     """A job file as JSON, without what its envelope holds already."""
-    document = job_file.as_dict()
-    del document["summary"], document["table"]
+    program = {"script": job_file.script, "argv": job_file.argv}
+    document = {**_given(job_file.as_dict()), **program}
+    for name in ("summary", "table"):
+        document.pop(name, None)
     if job_file.script == envelope.script:
         del document["script"]
     if job_file.argv == (envelope.command or ()):
@@ -166,6 +176,20 @@ def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
         return msgspec.json.encode(document).decode()
     except UnicodeEncodeError:
         return None  # no such text passes the parser; if one did, the envelope is read instead
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields without those that are None or an empty tuple: the defaults of both records."""
+    return {name: value for name, value in fields.items() if value not in (None, ())}
+
+
+def _read(
+    ticket: str, text: str, data: bytes, job_file: str | None
+) -> tuple[Envelope, JobFile | None]:
+    """The envelope, and its job file as it was parsed, of a row."""
+    kept = {"ticket": ticket, "environment": json.loads(zlib.decompress(data))}
+    envelope = Envelope.from_document({**json.loads(text), **kept})
+    return envelope, _decoded(job_file, envelope) if job_file is not None else None
 
 
 def _decoded(text: str, envelope: Envelope) -> JobFile:

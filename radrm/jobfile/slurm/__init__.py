@@ -4,7 +4,6 @@ The files, in the order in which they may import one another:
     options      every option of sbatch, and what radrm makes of it
     amounts      times and amounts of memory
     words        options of a command line, of variables and of `#SBATCH` lines
-    variables    variables of a job that repeat an option
     translation  from options of sbatch to options of radrm
 """
 

@@ -28,8 +28,7 @@ from radrm.jobfile.record import Record
 from radrm.jobfile.relations import array_option
 from radrm.jobfile.slurm import options as known
 from radrm.jobfile.slurm.amounts import parse_memory, parse_moment, parse_time
-from radrm.jobfile.slurm.variables import repeated
-from radrm.jobfile.slurm.words import Given, spelled
+from radrm.jobfile.slurm.words import Given, repeated, spelled
 from radrm.jobfile.values import OWN_STREAMS, shown
 
 TYPE_CHECKING = False

@@ -20,7 +20,7 @@ from radrm.config import Config
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
-from radrm.host.estimation.marks import command_of
+from radrm.host.estimation.commands import command_of
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
 from radrm.lab.documents import Evaluated, Evaluation
 from radrm.lab.experiments.datasets import Dataset, Measured

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from radrm.client.connection import Client, find_spool
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.core.constraints.kinds import is_name_of
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.estimators.learning.profile import LEAST_S
@@ -98,7 +98,7 @@ def figures(
             whole_s = took_s / done
     if why is None and step_s is None and whole_s is None:
         why = (
-            "it reported no steps: report them (docs/progress.md), or add --progress-pattern"
+            "it reported no steps: report them (radrm help progress.md), or add --progress-pattern"
             if len(points) < 2
             else "too few steps in too short a time: probe more with --probe-steps"
         )

@@ -31,7 +31,7 @@ def show_advice(advice: Advice, interval: str) -> None:
     for line in verdict(advice):
         show(Styled(line))
     if advice.best is not None:
-        show(Styled(toml_text(settings_text(advice.best.candidate))))
+        show(*map(Styled, toml_text(settings_text(advice.best.candidate)).splitlines()), Styled())
 
 
 def _table(advice: Advice) -> Rows:

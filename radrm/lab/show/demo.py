@@ -177,7 +177,7 @@ def show_end(sharing: Run, alone: Run, console: Console) -> bool:
         f"  {radrm} gpus         # each GPU's memory, SM activity and jobs\n"
         f"  {radrm} explain @    # why a job waits: the rule, with both numbers\n"
         f"{parts(radrm)}\n"
-        "The tutorial goes on from here: docs/tutorial.md",
+        "The tutorial goes on from here: radrm help tutorial",
         markup=False,
     )
     return True

@@ -33,7 +33,7 @@ def show_replay(replay: Replay, since: str) -> None:
     if same := same_line(found):
         show(Styled(same))
     before = variant_name(found[0], found)
-    show(Styled(f"in percent: of {plain(before)}. {FOOT}\n"))
+    show(Styled(f"in percent: of {before}. {FOOT}"), Styled())
     for at, result in enumerate(found):
         if at:
             show(Styled(sentence(variant_name(result, found), before, since, gain_of(found, at))))

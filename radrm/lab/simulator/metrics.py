@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from radrm.core.words import Outcome
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.lab.simulator.run import DeviceRun, DeviceStep, JobRun, Run
 
 # ------------------------------------------------------------------

@@ -12,7 +12,7 @@ from radrm.core.planning.assembly import Found
 from radrm.core.records import Job
 from radrm.core.view import View
 from radrm.core.words import Quantity
-from radrm.deadlines.ranking import OLD, OTHER, Key, Ranking, old_from_s, prefix
+from radrm.deadlines import OLD, OTHER, Key, Ranking, old_from_s, prefix
 
 
 def candidates(

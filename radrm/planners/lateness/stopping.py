@@ -9,7 +9,7 @@ from msgspec import Struct
 from radrm.core.records import Attempt, Job
 from radrm.core.view import View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
-from radrm.deadlines.ranking import prefix
+from radrm.deadlines import prefix
 from radrm.planners.forecast import Forecast
 from radrm.planners.lateness.later import Option, options, servers
 from radrm.planners.lateness.tardiness import Notes, Terms

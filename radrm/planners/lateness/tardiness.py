@@ -23,8 +23,7 @@ from radrm.core.remaining import Remaining, remaining
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import ActionKind
-from radrm.deadlines.costs import Costs
-from radrm.deadlines.ranking import prefix
+from radrm.deadlines import Costs, prefix
 from radrm.planners.durations import sizes
 from radrm.planners.forecast import Forecast
 

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable
 
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.core.units import show_mib
 from radrm.daemon.slurm_variables import PARTITION
 from radrm.errors import UsageError, plain

@@ -8,8 +8,7 @@ from typing import Any
 
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
-from radrm.client.states import FINAL
-from radrm.client.text import print_json, warn
+from radrm.client.text import FINAL, print_json, warn
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused, UsageError, plain
 from radrm.host.storage.spool import Envelope, Spool

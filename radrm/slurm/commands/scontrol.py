@@ -12,7 +12,7 @@ from radrm.errors import Refused, UsageError, plain
 from radrm.jobfile.slurm.amounts import parse_time
 from radrm.jobfile.values import shown
 from radrm.slurm.commands import shown as of_job
-from radrm.slurm.inside.hostlists import compressed, expanded
+from radrm.slurm.hostlists import compressed, expanded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

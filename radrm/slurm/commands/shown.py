@@ -10,8 +10,7 @@ import os
 
 from radrm.cli.show.formats import moment
 from radrm.client.connection import Client, every_job
-from radrm.client.states import WAITING
-from radrm.client.text import label
+from radrm.client.text import WAITING, label
 from radrm.daemon.slurm_variables import PARTITION
 from radrm.errors import Refused
 

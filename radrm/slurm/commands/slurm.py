@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from radrm.cli.parameters import FLAG, TEXT, TEXTS, WORD, Parameter
@@ -13,16 +15,30 @@ from radrm.client.connection import Client
 from radrm.client.text import warn
 from radrm.core.units import parse_mib
 from radrm.errors import RadrmError, Refused, UsageError
+from radrm.slurm import setup as setup_lines
+from radrm.slurm.asking import NAME as RULES
 from radrm.slurm.asking import OURS, is_ours
 from radrm.slurm.commands.names import NAMES
-from radrm.slurm.setup import ClusterNode, cluster_config, gres_conf, job_submit_lua, slurm_conf
+from radrm.slurm.hostlists import expanded
+from radrm.slurm.setup import (
+    HEALTH,
+    ClusterNode,
+    cluster_config,
+    daemon_paths,
+    gres_conf,
+    job_submit_lua,
+    program,
+    slurm_conf,
+    unequal,
+)
 
-_FILES = ("slurm.conf", "gres.conf", "job_submit.lua")
+_HEALTH_S = 15.0
+_FILES = ("slurm.conf", "gres.conf", RULES, HEALTH)
 
 
 _NODE = (
-    "A node or range of nodes, and the memory of all GPUs of one: 'g[1-8]:640G' (repeatable); "
-    "by default this server, as its daemon knows it."
+    "A node or range of nodes, and the GPUs of one: 'g[1-8]:8x80G', or the memory of all of them: "
+    "'g[1-8]:640G' (repeatable); by default this server, as its daemon knows it."
 )
 SETUP_PARAMETERS = (
     Parameter("node", TEXTS, _NODE, "NAME:SIZE", ("--node",)),
@@ -31,41 +47,65 @@ SETUP_PARAMETERS = (
 
 
 def setup(node: list[str], only: str) -> None:
-    """Print the lines for Slurm's configuration: slurm.conf, gres.conf, job_submit.lua.
+    """Print the lines for Slurm's configuration, its rules for jobs, and a check of the nodes.
 
-    Nothing is written. The names and amounts are those of [slurm] in radrm's configuration.
+    Nothing is written. The names and amounts are those of [slurm] in radrm's configuration; the
+    path of radrm is that of this one. Slurm's own files are named in the output.
 
     \b
     Examples:
-      radrm slurm setup --node 'g[1-8]:640G'
+      radrm slurm setup --node 'g[1-8]:8x80G'
       radrm slurm setup --only job_submit.lua > /etc/slurm/job_submit.lua
     """
     if only and only not in _FILES:
         raise UsageError(f"--only {only[:40]!r}: name one of {', '.join(_FILES)}")
     config = cluster_config(os.environ).slurm
-    named = [_node(text) for text in node]
-    if only == "job_submit.lua":
-        print(job_submit_lua(config, named), end="")
-        return
-    nodes = named or [_this_node(config.node)]
-    texts = {"slurm.conf": slurm_conf(config, nodes), "gres.conf": gres_conf(config, nodes)}
+    nodes = [_node(text) for text in node]
+    if (differ := unequal(nodes)) is not None:
+        warn(differ)
+    if not nodes and only not in (RULES, HEALTH):
+        nodes = [_this_node(config.node)]
+    texts: dict[str, Callable[[], str]] = {
+        "slurm.conf": lambda: slurm_conf(config, nodes),
+        "gres.conf": lambda: gres_conf(config, nodes),
+        RULES: lambda: job_submit_lua(config, nodes, program()),
+        HEALTH: lambda: setup_lines.health(config, program()),
+    }
     if only:
-        print(texts[only], end="")
+        print(texts[only](), end="")
         return
-    texts["job_submit.lua"] = job_submit_lua(config, nodes)
-    for name, text in texts.items():
-        print(f"### {name}\n{text}")
+    for name, made in texts.items():
+        print(f"### {name}\n{made()}")
+
+
+HEALTH_PARAMETERS: tuple[Parameter, ...] = ()
+
+
+def health() -> None:
+    """Say whether the radrm of this node takes jobs of Slurm. Slurm is not asked.
+
+    Slurm's HealthCheckProgram runs it: radrm slurm setup prints one.
+    """
+    config = cluster_config(os.environ).slurm
+    with Client(daemon_paths(config, os.environ, os.getuid()), _HEALTH_S) as client:
+        about = client.ask("ping")
+    if not about.get("slurm"):
+        raise Refused("this node's radrm takes no jobs of Slurm (slurm.enabled is false)")
 
 
 def _node(text: str) -> ClusterNode:
     name, _, size = text.rpartition(":")
+    count, times, one = size.rpartition("x")
     try:
-        mib = parse_mib(size)
-    except ValueError:
-        mib = 0
-    if not name or not mib or not name.isprintable() or " " in name:
-        raise UsageError(f"--node {text[:60]!r} is not NAME:SIZE, as in 'g[1-8]:640G'")
-    return ClusterNode(name, mib)
+        mib = parse_mib(one)
+        hosts = expanded(name)
+    except (ValueError, UsageError):
+        mib, hosts = 0, []
+    gpus = int(count) if count.isascii() and count.isdigit() and len(count) < 4 else 0
+    plain_names = all(re.fullmatch(r"[A-Za-z0-9._-]+", host) for host in hosts)
+    if not hosts or not mib or not plain_names or bool(times) != bool(gpus):
+        raise UsageError(f"--node {text[:60]!r} is not NAME:SIZE, as in 'g[1-8]:8x80G'")
+    return ClusterNode(name, mib * (gpus or 1), gpus)
 
 
 def _this_node(name: str) -> ClusterNode:
@@ -77,9 +117,10 @@ def _this_node(name: str) -> ClusterNode:
         raise UsageError(
             f"the GPU memory of the nodes is not known ({error}); say it: --node 'g[1-8]:640G'"
         ) from None
-    mib = sum(each["total_mib"] for each in gpus)
+    sizes = [each["total_mib"] for each in gpus]
     warn(f"the lines are for this server alone, with {len(gpus)} GPUs; others: --node")
-    return ClusterNode(name or os.uname().nodename.partition(".")[0], mib)
+    count = len(sizes) if len(set(sizes)) == 1 else 0
+    return ClusterNode(name or os.uname().nodename.partition(".")[0], sum(sizes), count)
 
 
 INSTALL_SLURM_NAMES_PARAMETERS = (

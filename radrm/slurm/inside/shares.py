@@ -22,7 +22,7 @@ import stat
 import time
 
 from radrm.host.processes.identity import Identity, alive, identify, send_signal
-from radrm.jobfile.slurm.variables import STEPS
+from radrm.jobfile.slurm.words import STEPS
 from radrm.slurm.inside.request import Job, Request, cannot
 
 TYPE_CHECKING = False

@@ -26,8 +26,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from radrm.client.states import FINAL, LIVE
 from radrm.client.submitting import needs_of
+from radrm.client.text import FINAL, LIVE
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused, Unreachable, plain
 from radrm.host.storage.spool import Envelope

@@ -23,7 +23,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.errors import RadrmError, StoreError
 from radrm.host.folders import OpenFolder
 from radrm.host.storage.files import fsync_folder, write_durably

@@ -6,18 +6,19 @@ each attempt, as its parent. So the processes are in Slurm's step: its limits, i
 its signals hold for them. After an out-of-memory death, or another retry, the step stays and runs
 the next attempt.
 
-    ask until the daemon vouches for the step, then put the envelope into its spool
+    ask until the daemon vouches for the step and says what Slurm says of its job
+    put the envelope into the daemon's spool
     wait: for a WAKE of the daemon, or a few seconds; then ask again
     an attempt is there: run it, say its last word, ask again
     the job has ended: exit as it did
 
-The daemon may be down at any moment: then the step waits for it. What has happened meanwhile lies
-in the attempt's folder. Slurm's TERM reaches the job's processes at the same moment, so nothing is
-to be hurried; but the step must outlive them, since slurmstepd ends its work when the step ends.
+The daemon may be down at any moment: then the step waits for it, a minute if nothing of the job has
+run. What has happened meanwhile lies in the attempt's folder. Slurm's TERM reaches the job's
+processes at the same moment, so nothing is to be hurried; but the step must outlive them, since
+slurmstepd ends its work when the step ends.
 
-Slurm's controller may be away, too: what the step has to know or to say of the job waits for it.
-
-A job that waits longer than `slurm.local_wait_s` goes back to Slurm, at most three times.
+The step asks Slurm nothing while all is well: the daemon does, once for each job (`telling.py`).
+What keeps a job from running here is a `Fault`; `returning.py` says what follows.
 """
 
 from __future__ import annotations
@@ -26,63 +27,69 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from radrm.client.awaiting import exit_code
 from radrm.client.connection import Client
-from radrm.client.exits import exit_code
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.config import SlurmConfig
 from radrm.core.units import show_seconds
-from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
+from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.submission import envelope_of, load
-from radrm.host.wall import wall_s
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.jobfile.sweeps import sweep_of
 from radrm.slurm import comment
 from radrm.slurm.asking import run as run_slurm
-from radrm.slurm.jobs import gpumem_in
-from radrm.slurm.outer import SlurmJob, moment, shown, this_job
+from radrm.slurm.outer import SlurmJob, shown, this_job
 from radrm.slurm.setup import cluster_config, daemon_paths
 from radrm.slurm.step import attempt
-from radrm.slurm.step.attempt import Fence, Gone
-from radrm.slurm.step.returning import give_back, patiently
+from radrm.slurm.step.attempt import Gone
+from radrm.slurm.step.returning import Fault, Whose, fault_of, give_back, is_free
 from radrm.slurm.submitting import is_gpumem_asked, unwrap
-from radrm.structs import replace
 
 # ------------------------------------------------------------------
 # The job of a step: from the Slurm job and its script to an envelope.
 
 
-def make_envelope(job: SlurmJob, file: str, arguments: Sequence[str]) -> tuple[JobFile, Envelope]:
-    """The job of a step, and its envelope. Raises `RadrmError`."""
+def make_envelope(
+    job: SlurmJob, file: str, arguments: Sequence[str], told: Mapping[str, Any]
+) -> Envelope:
+    """The envelope of a step's job. `told`: what the daemon says that Slurm says of its job. Raises
+    `RadrmError`."""
     script = load(file).decode("utf-8", "surrogateescape")
     text, typed = unwrap(script)
-    raw: RawOptions = {**_of_slurm(job), **typed}
+    name = job.name or told.get("name") or ""
+    raw: RawOptions = {**_of_slurm(name), **typed}
+    if told.get("limit_s") is not None:
+        raw["time"] = f"{told['limit_s']:.0f}s"  # Slurm's limit rules
     data = text.encode("utf-8", "surrogateescape")
-    job_file = read_job_file(data, job.name or "job", raw, arguments=arguments)
-    need_mib = needed_mib(job, job_file) if is_gpumem_asked(script) else None
+    job_file = read_job_file(data, name or "job", raw, arguments=arguments)
+    if sweep_of(job_file) is not None:
+        raise UsageError("a sweep does not go into a job of Slurm; make one job for each value")
+    need_mib = needed_mib(told.get("gpumem_mib"), job_file) if is_gpumem_asked(script) else None
     if need_mib is not None:
         raw["gpu-memory"] = f"{need_mib}M"
-        job_file = read_job_file(data, job.name or "job", raw, arguments=arguments)
+        job_file = read_job_file(data, name or "job", raw, arguments=arguments)
     envelope = envelope_of(job_file, None, data, raw)
-    return job_file, Envelope(**{**envelope.as_dict(), "outer": job.fields})
+    return Envelope(**{**envelope.as_dict(), "outer": job.fields})
 
 
-def needed_mib(job: SlurmJob, job_file: JobFile) -> int | None:
+def needed_mib(asked_mib: int | None, job_file: JobFile) -> int | None:
     """Return the need of each GPU, in MiB, of a job that declares none, from what its user has
     asked of Slurm for all its GPUs; None: nothing follows from that."""
     options = job_file.options
     if "gpu-memory" in job_file.raw or options.role or not options.least_gpus:
         return None
-    return (job.gpumem_mib or 0) // options.least_gpus or None
+    return (asked_mib or 0) // options.least_gpus or None
 
 
-def _of_slurm(job: SlurmJob) -> RawOptions:
+def _of_slurm(name: str) -> RawOptions:
     """The options that follow from the Slurm job: its name, and its logs."""
-    found: dict[str, Any] = {"name": job.name} if job.name else {}
+    found: dict[str, Any] = {"name": name} if name else {}
     for option, fd in (("output", 1), ("error", 2)):
         path = os.readlink(f"/proc/self/fd/{fd}")
         if path.startswith("/") and os.path.exists(path):
@@ -93,14 +100,16 @@ def _of_slurm(job: SlurmJob) -> RawOptions:
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
 _ANSWER_S = 20.0
-_LAST_WORD_S = 25.0
-"""How long a step that has gone back to Slurm waits for its TERM."""
-_COMMENT_S = 60.0
 _SLURM_S, _WHY_S = 5.0, 2.0
+_SAID_S, _DEAD_S = 5.0, 60.0
+"""After so long a daemon that does not answer is shown in the job's comment, and is given up: a
+restart takes less."""
 _MOST_REFUSED = 120
 """Refusals one after the other, some ten minutes, after which the step gives up."""
 _USE_S = 60.0
 """How long the step waits with the use of its job for a controller that is away."""
+_UNHEARD_S = 5.0
+"""Between two tries to tell the daemon that the job has begun."""
 
 
 def main(file: str, arguments: Sequence[str] = ()) -> int:
@@ -108,40 +117,22 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     by its signal.
 
     `arguments` are for the script in the file. Raises `RadrmError` for what keeps the job from
-    being submitted.
+    being submitted, and is the job's own fault.
     """
     attempt.block()
-    job = this_job(os.environ)
-    config = cluster_config(os.environ).slurm
+    job, config, step = this_job(os.environ), SlurmConfig(), None
     for fd in (1, 2):
         _append(fd)
-    found = patiently(lambda: shown(job.named), config.local_wait_s, say)
-    job = replace(
-        job,
-        name=job.name or found.get("JobName", ""),
-        end_s=moment(found.get("EndTime", "")),
-        comment=found.get("Comment", ""),
-        gpumem_mib=gpumem_in(found.get("TresPerNode", ""), config.gres),
-        requeue=found.get("Requeue") != "0",
-    )
-    job_file, envelope = make_envelope(job, file, arguments)
-    limit_s = job_file.options.time_s
-    left_s = None if job.end_s is None else job.end_s - wall_s()
-    if limit_s is not None and left_s is not None and limit_s > left_s:
-        raise Refused(
-            f"the job's time limit is {show_seconds(limit_s)}, and Slurm job {job.named} ends in "
-            f"{show_seconds(max(0.0, left_s))}; ask Slurm for more time (-t), or lower --time"
-        )
-    with Client(daemon_paths(config, os.environ, os.getuid()), _ANSWER_S) as client:
-        step = Step(job, config, client, envelope, _latest_wait_s(config, limit_s, left_s))
-        return step.run()
-
-
-def _latest_wait_s(config: SlurmConfig, limit_s: float | None, left_s: float | None) -> float:
-    """How long the job may wait here: then it could not end in time any more."""
-    if limit_s is None or left_s is None:
-        return config.local_wait_s
-    return min(config.local_wait_s, left_s - limit_s)
+    try:
+        config = cluster_config(os.environ).slurm
+        with Client(daemon_paths(config, os.environ, os.getuid()), _ANSWER_S) as client:
+            step = Step(job, config, client, lambda told: make_envelope(job, file, arguments, told))
+            return step.run()
+    except Exception as error:
+        if step is not None and step.has_run:
+            raise
+        give_back(job, config.gres, fault_of(error), say)
+        return EXIT_NEVER_RAN
 
 
 def _append(fd: int) -> None:
@@ -153,69 +144,88 @@ def _append(fd: int) -> None:
 
 def say(text: str) -> None:
     """Print a line into the job's log."""
-    print(f"radrm: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"radrm: {plain('; '.join(text.splitlines()))}", file=sys.stderr, flush=True)
 
 
 class Step:
-    """One batch step, from its first question to the job's end."""
+    """One batch step, from its first question to the job's end.
+
+    `make` makes the envelope of the job from what the daemon says that Slurm says of it.
+    """
 
     def __init__(
         self,
         job: SlurmJob,
         config: SlurmConfig,
         client: Client,
-        envelope: Envelope,
-        wait_s: float,
+        make: Callable[[Mapping[str, Any]], Envelope],
     ) -> None:
-        self._job, self._config, self._client, self._envelope = job, config, client, envelope
+        self._job, self._config, self._client, self._make = job, config, client, make
         self._began_s = time.monotonic()
-        self._waits_until_s = self._began_s + wait_s
-        self._returned = comment.returned(job.comment)
+        self._returned = 0
         self._gone: Gone | None = None
-        self._submitted = self._silent = False
+        self._envelope: Envelope | None = None
+        """What was submitted; None: nothing yet."""
+        self._silent_s: float | None = None
+        """Since when the daemon does not answer; None: it does."""
+        self._shown = False
+        """Whether the comment of the job says so."""
         self._refused = 0
         self._served = 0
         """The serial of the last attempt that was run here."""
-        self._commented_s = float("-inf")
-        self._comment = ""
-        self._fence = Fence() if config.fence else None
+        self._ended_s: float | None = None
+        """Since when the job has ended, and Slurm is told what it has used."""
+        self._fence_s = 1.0
+        """After how many seconds a fenced job asks again whether the controller is silent."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether an attempt of the job was run: then it never goes back."""
+        return self._served > 0
 
     def run(self) -> int:
-        """Serve the job until it has ended. Returns its exit code, or ends by its signal."""
+        """Serve the job until it has ended. Returns its exit code, or ends by its signal.
+
+        Raises `Fault` if it cannot run here.
+        """
         pause_s = _FIRST_ASK_S
         while True:
             answer = self._ask()
-            if answer is not None and answer["vouched"] and not self._submitted:
-                Spool(self._spool).put([self._envelope])
-                self._submitted, pause_s = True, _FIRST_ASK_S
-                continue
             if answer is not None and answer.get("earlier"):
                 raise self._refused_twice(answer["earlier"])
+            if answer is not None and answer.get("fault"):
+                raise Fault(Whose(answer["fault"]), answer["why"])
+            if self._envelope is None and answer is not None and answer.get("slurm"):
+                self._submit(answer["slurm"])
+                pause_s = _FIRST_ASK_S
+                continue
             document = answer.get("job") if answer is not None else None
             if answer is not None and document is not None:
-                if document["state"] in FINAL:
-                    return self._end(document, answer.get("use") or {})
+                if document["state"] in FINAL and not self._waits_for_slurm(answer):
+                    return self._end(document)
                 if answer.get("folder") and answer["serial"] != self._served:
                     self._run_attempt(answer["folder"], answer["serial"])
                     pause_s = _FIRST_ASK_S
                     continue
-                self._note_waiting(document)
-            if self._gone is not None and (answer is None or not self._submitted):
+            if self._gone is not None and (answer is None or self._envelope is None):
                 return 128 + int(signal.SIGTERM)
-            if time.monotonic() > self._waits_until_s and self._served == 0:
-                code = self._return(document)
-                if code is not None:
-                    return code
-            until_s = self._waits_until_s - time.monotonic()
-            self._obey(attempt.wait(min(pause_s, until_s) if until_s > 0 else pause_s))
-            pause_s = min(_DOWN_S if self._silent else _ASK_S, 2 * pause_s)
+            until_s = self._look_at_the_wait(document)
+            self._obey(attempt.wait(min(pause_s, until_s)))
+            pause_s = min(_ASK_S if self._silent_s is None else _DOWN_S, 2 * pause_s)
+
+    def _submit(self, told: Mapping[str, Any]) -> None:
+        self._returned = told.get("returned") or 0
+        envelope = self._make(told)
+        assert self._client.paths is not None
+        Spool(self._client.paths.spool).put([envelope])
+        self._envelope = envelope
 
     # ------------------------------------------------------------- the daemon
 
-    def _ask(self) -> dict[str, Any] | None:
+    def _ask(self, **more: Any) -> dict[str, Any] | None:
         """Ask the daemon; None while it does not answer. Raises `Refused`."""
-        words = self._job.fields
-        if self._submitted:
+        words = {**self._job.fields, "named": self._job.named, **more}
+        if self._envelope is not None:
             words["ticket"] = self._envelope.ticket
         if self._gone is not None:
             gone = self._gone
@@ -229,32 +239,44 @@ class Step:
             # While slurmd is down, a new daemon is not told that this is a step. What runs, or has
             # run meanwhile, must not be lost by that.
             self._refused += 1
-            if not self._submitted or self._refused > _MOST_REFUSED:
+            if self._envelope is None or self._refused > _MOST_REFUSED:
                 raise
             self._note_silent(f"refuses this step, which asks again: {error}")
             return None
         finally:
             self._client.close()  # a daemon has few connections for each user
-        if self._silent:
+        if self._silent_s is not None:
             say("the daemon answers again")
-        self._silent, self._refused = False, 0
+            if self._shown:
+                self._show("")
+        self._silent_s, self._refused = None, 0
         return answer
 
-    def _refused_twice(self, earlier: str) -> Refused:
-        return Refused(
+    def _refused_twice(self, earlier: str) -> Fault:
+        return Fault(
+            Whose.JOB,
             f"Slurm job {self._job.named} has had a job here already, {earlier}, and has one only; "
-            "submit this one by itself: sbatch, or radrm submit --cluster"
+            "submit this one by itself: sbatch, or radrm submit --cluster",
         )
 
     def _note_silent(self, what: str) -> None:
-        if not self._silent:
+        if self._silent_s is None:
             say(f"the daemon of node {self._job.node} {what}")
-        self._silent = True
+            self._silent_s = time.monotonic()
+        elif not self._shown and time.monotonic() - self._silent_s > _SAID_S and not self.has_run:
+            self._shown = True
+            why = f"the daemon of node {self._job.node} does not answer"
+            self._show(comment.waiting(why, self._returned))
 
-    @property
-    def _spool(self) -> str:
-        assert self._client.paths is not None
-        return self._client.paths.spool
+    def _show(self, text: str) -> None:
+        """Write the comment of the job, in place of the daemon, if its user has written none."""
+        named = self._job.named
+        try:
+            if is_free(shown(named, _SLURM_S)):
+                words = f"JobId={named}", f"Comment={text}"
+                run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
+        except RadrmError as error:
+            say(f"Slurm does not take the comment: {error}")
 
     # ------------------------------------------------------------- an attempt
 
@@ -267,16 +289,28 @@ class Step:
             say(str(error))
             attempt.close(folder, None)
             return
-        self._ask()  # so that the daemon learns at once that the job has begun
+        heard = self._ask()  # so that the daemon learns at once that the job has begun
         told = False
         while not runner.has_ended:
             if self._gone is not None and not told:
                 told = True
                 self._ask()  # first, so that the end has its reason
                 runner.send(signal.SIGTERM)
-            self._obey(attempt.wait(self._until_fence_s()), runner)
+            pause_s = self._fence_s if self._config.fence else 3600.0
+            number = attempt.wait(pause_s if heard is not None else min(pause_s, _UNHEARD_S))
+            self._obey(number, runner)
+            if number is None and self._gone is None:
+                heard = self._ask(fenced=self._config.fence)
+                self._look_at_fence(heard or {})
         self._obey(attempt.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
         attempt.close(folder, self._gone)
+
+    def _look_at_fence(self, answer: Mapping[str, Any]) -> None:
+        """End the job of a node that Slurm's controller has not answered for `SlurmdTimeout`: it
+        may start the job on another one."""
+        if answer.get("silent"):
+            self._gone = Gone("cancelled", answer["silent"])
+        self._fence_s = answer.get("every_s") or self._fence_s
 
     def _obey(self, number: int | None, runner: attempt.Runner | None = None) -> None:
         """Note or pass on a signal."""
@@ -284,62 +318,23 @@ class Step:
             self._gone = self._gone or why_ending(self._job)
         elif number in attempt.PASSED_ON and number is not None and runner is not None:
             runner.pass_on(number)
-        if self._fence is not None and self._gone is None:
-            self._gone = self._fence.look(time.monotonic())
-
-    def _until_fence_s(self) -> float:
-        return 3600.0 if self._fence is None else self._fence.every_s
 
     # ------------------------------------------------------------- waiting
 
-    def _note_waiting(self, document: Mapping[str, Any]) -> None:
-        """Write why the job waits into the comment of its Slurm job, at most once a minute."""
-        now_s, why = time.monotonic(), document["reason"] or "for its turn"
-        text = comment.waiting(why, self._returned)
-        if document["started_at"] is None and self._commented_s == float("-inf"):
-            self._commented_s = now_s - _COMMENT_S + 1  # most jobs start within a second
-        if text != self._comment and now_s - self._commented_s >= _COMMENT_S:
-            self._write_comment(text, 0.0)
-
-    def _write_comment(self, text: str, patience_s: float) -> None:
-        self._comment, self._commented_s = text, time.monotonic()
-        words = f"JobId={self._job.named}", f"Comment={text}"
-
-        def write() -> str:
-            return run_slurm("scontrol", "update", *words, timeout_s=_SLURM_S)
-
-        try:
-            patiently(write, patience_s, say)
-        except RadrmError as error:
-            say(f"Slurm does not take the comment: {error}")
-
-    def _return(self, document: Mapping[str, Any] | None) -> int | None:
-        """Give the job back to Slurm, for another node. Returns the exit code, None if it runs."""
-        waited = show_seconds(time.monotonic() - self._began_s)
-        why = "the daemon does not answer" if self._silent else (document or {}).get("reason")
-        text = f"it waited {waited} on node {self._job.node}: {why or 'for its turn'}"
-        if self._submitted and not self._withdraw(text):
-            return None
-        if not self._job.requeue:
-            say(f"{text}; it has --no-requeue, so it fails and does not go to another node")
-            return EXIT_NEVER_RAN
-        if self._returned >= comment.MOST_RETURNS:
-            say(f"{text}; it was returned to Slurm {self._returned} times already, and fails")
-            return EXIT_NEVER_RAN
-        say(f"{text}; it goes back to Slurm, for another node")
-        marked = comment.waiting(text, self._returned + 1)
-
-        def back() -> None:
-            give_back(self._job, self._config, marked)
-
-        try:
-            patiently(back, self._config.local_wait_s, say)
-        except RadrmError as error:
-            say(f"Slurm does not take it back: {error}")
-            return EXIT_NEVER_RAN
-        while attempt.wait(_LAST_WORD_S) not in (*attempt.ENDING, None):
-            pass
-        return EXIT_NEVER_RAN
+    def _look_at_the_wait(self, document: Mapping[str, Any] | None) -> float:
+        """Return the seconds until a job that waits goes back. Raises `Fault` if that is now."""
+        if self.has_run or self._gone is not None:
+            return _ASK_S
+        now_s, node = time.monotonic(), self._job.node
+        if self._silent_s is not None and now_s - self._silent_s >= _DEAD_S:
+            raise Fault(Whose.NODE, f"its daemon has not answered for {show_seconds(_DEAD_S)}")
+        left_s = self._began_s + self._config.local_wait_s - now_s
+        if left_s <= 0:
+            why = (document or {}).get("reason") or "for its turn"
+            text = f"it has waited {show_seconds(now_s - self._began_s)}: {why}"
+            if self._envelope is None or self._withdraw(f"it waited on node {node}: {why}"):
+                raise Fault(Whose.WAIT, text, self._returned)
+        return max(left_s, _FIRST_ASK_S)
 
     def _withdraw(self, why: str) -> bool:
         """End the waiting job of the daemon; False if it runs now."""
@@ -353,10 +348,17 @@ class Step:
 
     # ------------------------------------------------------------- the end
 
-    def _end(self, document: Mapping[str, Any], use: Mapping[str, Any]) -> int:
+    def _waits_for_slurm(self, answer: Mapping[str, Any]) -> bool:
+        """Whether the daemon still tells Slurm what the job has used: Slurm takes it before the
+        job's end only."""
+        if not answer.get("telling") or self._gone is not None:
+            return False
+        if self._ended_s is None:
+            self._ended_s = time.monotonic()
+        return time.monotonic() - self._ended_s < _USE_S
+
+    def _end(self, document: Mapping[str, Any]) -> int:
         """Say how the job has ended. Returns its exit code, or ends by its signal."""
-        if use and self._gone is None:  # Slurm takes none of a job that it has ended
-            self._write_comment(comment.Use(**use).text(), _USE_S)
         code = exit_code(dict(document))
         of_signal = document["outcome"] == "failed" and code > 128
         if document["state"] != "COMPLETED" and not _plain_end(document):

@@ -1,17 +1,76 @@
-"""Give a job back to Slurm that has waited too long on its node."""
+"""What becomes of a job that cannot run on its node: whose fault that is decides.
+
+    Whose     as                              goes back       when no other node is left
+    JOB       its file cannot be read         no: it fails    -
+    PLACE     its GPUs are larger than these  yes             it fails
+    NODE      no daemon answers here          yes             yes; Slurm may choose this one again
+    WAIT      no GPU was free for so long     three times     yes; the same
+
+Slurm does not choose a node again that a job has left, so a job that is at fault everywhere ends
+with the last node. A job that has begun to run never goes back.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from enum import Enum
 from typing import TypeVar
 
-from radrm.config import SlurmConfig
-from radrm.errors import RadrmError
+from radrm.errors import BadConfig, BadFile, RadrmError, StoreError, Unreachable, UsageError
+from radrm.errors import one_line as in_one_line
 from radrm.slurm.asking import is_up, run
+from radrm.slurm.comment import MOST_RETURNS
 from radrm.slurm.jobs import nodes_of
-from radrm.slurm.outer import SlurmJob, shown
+from radrm.slurm.outer import SlurmJob, count_in, shown
 from radrm.slurm.step import attempt
+
+# ------------------------------------------------------------------
+# Whose fault it is.
+
+
+class Whose(str, Enum):
+    """Whose fault it is that a job cannot run here."""
+
+    JOB = "job"
+    PLACE = "place"
+    NODE = "node"
+    WAIT = "wait"
+
+
+class Fault(RadrmError):
+    """A job cannot run on its node. `returned`: how often it has waited on another one before."""
+
+    def __init__(self, whose: Whose, why: str, returned: int = 0) -> None:
+        super().__init__(why)
+        self.whose, self.returned = whose, returned
+
+
+def fault_of(error: Exception) -> Fault:
+    """Return whose fault an error of a step is that has run nothing. One that nobody has thought of
+    may be the job's or the node's: elsewhere is tried, while there is an elsewhere."""
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, (BadFile, UsageError)):
+        return Fault(Whose.JOB, str(error))
+    if isinstance(error, (BadConfig, StoreError, Unreachable, OSError)):
+        return Fault(Whose.NODE, str(error))
+    return Fault(Whose.PLACE, str(error) if isinstance(error, RadrmError) else in_one_line(error))
+
+
+def why_it_fails(fault: Fault, may_run_again: bool, others: Collection[str]) -> str | None:
+    """Return why a job fails here; None: it goes back to Slurm. `may_run_again`: Slurm may.
+    `others`: the other nodes on which it may still run."""
+    if fault.whose is Whose.JOB:
+        return ""
+    if not may_run_again:
+        return "it has --no-requeue, so it fails and does not go to another node"
+    if fault.whose is Whose.PLACE and not others:
+        return "no other node is left for it"
+    if fault.whose is Whose.WAIT and fault.returned >= MOST_RETURNS:
+        return f"it was returned to Slurm {fault.returned} times already, and fails"
+    return None
+
 
 # ------------------------------------------------------------------
 # Ask Slurm again: its controller may be restarting, or be away.
@@ -59,54 +118,73 @@ def _is_to_end(within_s: float) -> bool:
 
 
 _SLURM_S = 5.0
+_PATIENCE_S = 1800.0
+"""How long a job that is to go back waits for a controller that is away."""
+_LAST_WORD_S = 25.0
+"""How long a step that has gone back to Slurm waits for its TERM."""
 _NONE = ("", "(null)")
 
 
-def give_back(job: SlurmJob, config: SlurmConfig, why: str) -> None:
-    """Have Slurm run the job again, on another node where that can be. `why` is its comment.
-
-    Raises `Refused` if Slurm does not take it back, or not the comment: without the count in it,
-    the job could be returned for ever.
-    """
-    _update(job, f"Comment={why}")
-    run("scontrol", "requeue", job.named, timeout_s=_SLURM_S)
-    try:
-        # Only from now on, and while this run ends, does Slurm let its owner say where not.
-        excluded = elsewhere(job.node, shown(job.named, _SLURM_S), _room(job, config), _expanded)
-        if excluded:
-            _update(job, f"ExcNodeList={','.join(sorted(excluded))}")
-    except RadrmError:
-        pass  # it may come to the same node again
-
-
-def _update(job: SlurmJob, words: str) -> None:
-    run("scontrol", "update", f"JobId={job.named}", words, timeout_s=_SLURM_S)
+def give_back(job: SlurmJob, gres: str, fault: Fault, say: Callable[[str], None]) -> None:
+    """Have Slurm run the job again, on another node where that can be. Returns once this run is to
+    end. Raises `Fault` for a job that fails here, and `Refused` if Slurm does not take it back."""
+    if fault.whose is Whose.JOB:
+        raise fault
+    on_node = f"on node {job.node}: {fault}"
+    found = patiently(lambda: shown(job.named, _SLURM_S), _PATIENCE_S, say)
+    excluded, others = elsewhere(job.node, found, lambda: _room(job, found, gres), _expanded)
+    failing = why_it_fails(fault, found.get("Requeue") != "0", others)
+    if failing is not None:
+        raise Fault(Whose.JOB, f"{on_node}; {failing}")
+    say(f"{on_node}; the job goes back to Slurm, which waits (cred_expire) and takes another node")
+    patiently(lambda: run("scontrol", "requeue", job.named, timeout_s=_SLURM_S), _PATIENCE_S, say)
+    # Only from now on, and while this run ends, does Slurm let its owner say where not.
+    words = [f"ExcNodeList={','.join(sorted(excluded))}"] if others and excluded else []
+    if is_free(found):
+        words.append(f"Comment=radrm: returned {on_node}")
+    if words:
+        try:
+            run("scontrol", "update", f"JobId={job.named}", *words, timeout_s=_SLURM_S)
+        except RadrmError as error:
+            say(f"Slurm does not take what this job may not use: {error}")
+    while attempt.wait(_LAST_WORD_S) not in (*attempt.ENDING, None):
+        pass
 
 
 def elsewhere(
     node: str,
     found: Mapping[str, str],
-    room: Collection[str],
+    room: Callable[[], Collection[str]],
     expanded: Callable[[str], Collection[str]],
-) -> set[str]:
-    """Return the nodes on which a job may not run any more; empty: nothing is to be changed.
+) -> tuple[set[str], set[str]]:
+    """Return the nodes on which a job may not run any more, and the others that could run it.
 
     `found` is what Slurm shows of the job, `room` the nodes that could ever run it. What its user
-    has excluded stays so. A job of named nodes stays there, and one that has been on all nodes may
-    come to the last one again.
+    has excluded stays so. A job of named nodes has no others. Where Slurm does not say, nothing is
+    excluded, and there may be another.
     """
     if found.get("ReqNodeList", "") not in _NONE:
-        return set()
+        return set(), set()
     earlier = found.get("ExcNodeList", "")
-    excluded = {node, *([] if earlier in _NONE else expanded(earlier))}
-    return excluded if set(room) - excluded else set()
+    try:
+        excluded = {node, *([] if earlier in _NONE else expanded(earlier))}
+        return excluded, set(room()) - excluded
+    except RadrmError:
+        return set(), {node}
 
 
-def _room(job: SlurmJob, config: SlurmConfig) -> set[str]:
+def is_free(found: Mapping[str, str]) -> bool:
+    """Return whether nobody but radrm has written the Comment of a job. Sites bill by it."""
+    text = found.get("Comment", "").strip()
+    return text in _NONE or text.startswith("radrm:")
+
+
+def _room(job: SlurmJob, found: Mapping[str, str], gres: str) -> set[str]:
     """The nodes of the partition that are up and have as much `gpumem` as the job asks for."""
     up = "--states=idle,mixed,allocated"
-    nodes = nodes_of(job.partition, config.gres, up, timeout_s=_SLURM_S)
-    return {name for name, has_mib in nodes if has_mib >= (job.gpumem_mib or 0)}
+    nodes = nodes_of(job.partition, gres, up, timeout_s=_SLURM_S)
+    asked_mib = count_in(found.get("TresPerNode", ""), gres) or 0
+    return {name for name, has_mib in nodes if has_mib >= asked_mib}
 
 
 def _expanded(nodes: str) -> list[str]:

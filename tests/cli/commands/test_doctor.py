@@ -19,8 +19,7 @@ from radrm.cli.commands.doctor import FindingLine, doctor, fine
 from radrm.cli.settings import find_errors
 from radrm.host.gpus import nvml
 from radrm.host.health import checks, disk, gpus
-from radrm.host.health.checks import all_checks, configuration
-from radrm.host.health.daemon import ask_daemons, daemon
+from radrm.host.health.checks import all_checks, ask_daemons, configuration, daemon
 from radrm.host.health.finding import Finding, Level, run_checks
 from radrm.host.sockets import listen
 from radrm.host.storage.paths import Paths, paths_for, prepare
@@ -224,7 +223,8 @@ def test_a_daemon_that_does_not_tell(environ: dict[str, str]) -> None:
 # ------------------------------------------------------------------ for people
 
 STEP = (
-    "see to its source, whatever that may be on this server: docs/dgx.md, step 2 " + "and on " * 9
+    "see to its source, whatever that may be on this server: radrm help dgx, step 2 "
+    + "and on " * 9
 )
 
 

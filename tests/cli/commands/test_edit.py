@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import radrm.client.commands
+import radrm.client.connection
 from radrm.cli.commands.edit import EDIT_PARAMETERS, edit, edit_help
 from radrm.cli.parameters import parse
 from radrm.errors import UsageError
@@ -28,7 +28,7 @@ def test_it_sends_the_options_as_they_were_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = Script(edit=[[RESULT | {"error": None}]])
-    monkeypatch.setattr(radrm.client.commands, "Client", lambda: client)
+    monkeypatch.setattr(radrm.client.connection, "Client", lambda: client)
     assert run("12", "--priority", "5", "sweep-*", "--time=2:00:00", "--requeue", "--after=7") == 0
     assert capsys.readouterr().out == "Changed job 12_3 (sweep)\n"
     options = {"priority": "5", "time": "2:00:00", "requeue": True, "after": ["7"]}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import radrm.client.commands
+import radrm.client.connection
 from radrm.cli.app import make_app
-from radrm.client.commands import batches
+from radrm.client.connection import batches
 from radrm.errors import UsageError
 from tests.cli.fakes import ESC, Script
 
@@ -18,7 +18,7 @@ from tests.cli.fakes import ESC, Script
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(client: Script, *words: str, **more: Any) -> Result:
-        monkeypatch.setattr(radrm.client.commands, "Client", lambda: client)
+        monkeypatch.setattr(radrm.client.connection, "Client", lambda: client)
         return CliRunner().invoke(make_app(), list(words), **more)
 
     return run

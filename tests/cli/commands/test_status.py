@@ -13,10 +13,9 @@ import radrm.cli.commands.status
 import radrm.cli.show.follow
 from radrm.cli.app import make_app
 from radrm.cli.show.card import card, headline
-from radrm.client.exits import wait_for
+from radrm.client.awaiting import wait_for
 from radrm.client.follow import Patient, changes
-from radrm.client.states import FINAL
-from radrm.client.text import next_steps
+from radrm.client.text import FINAL, next_steps
 from radrm.core.words import JobState
 from radrm.errors import RadrmError, Refused, Unreachable
 from tests.cli.fakes import ESC, NOW, Pauses, Script, job, page, shown

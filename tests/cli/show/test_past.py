@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from radrm.cli.commands.report import web_page
 from radrm.cli.show.columns import Column, Rows
-from radrm.cli.show.html_page import web_page
 from radrm.cli.show.past import history_page, report_page
 from radrm.cli.show.shares import limits_page
 from radrm.cli.show.styled import Styled

@@ -51,7 +51,7 @@ def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, ...]], width: 
 def test_a_pipe_gets_everything(rows: list[tuple[str, ...]]) -> None:
     lines = [line.plain for line in table(*rows).lines(None)]
     for row, line in zip(rows, lines[1:], strict=True):
-        assert all(cell in line for cell in row)
+        assert all(plain(cell) in line for cell in row)
 
 
 def test_columns_are_left_out_in_their_order_and_then_shortened() -> None:

@@ -19,7 +19,7 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.devices import devices_page
 from radrm.cli.show.jobs import change_line, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, cell_width, is_drawn, show
-from radrm.client.states import FINAL, LIVE, WAITING
+from radrm.client.text import FINAL, LIVE, WAITING
 from radrm.core.words import JobState
 from radrm.errors import plain
 from tests.cli.fakes import ESC, NOW, gpu, job, shown

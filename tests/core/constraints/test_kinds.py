@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
-from radrm.core.constraints.kinds import Rank, is_named, is_of_type, rank
+from radrm.core.constraints.kinds import Rank, is_named, rank
 from radrm.core.planning.assembly import find_placement
 from radrm.core.records import Device
 from radrm.core.settings import CoreSettings
@@ -34,31 +34,6 @@ def world_of(*names: str, order: tuple[str, ...] = (), **parts: Any) -> World:
 
 def uses(*where: int) -> tuple[str, ...]:
     return tuple(f"GPU-{index}" for index in where)
-
-
-@pytest.mark.parametrize(
-    ("name", "wanted", "matches"),
-    [
-        (A100, "a100", True),
-        (A100, "A100", True),
-        (A100, "a10", False),
-        (A100, "a100-40gb", True),
-        (A100, "40gb a100", True),
-        (A100, "a100-80gb", False),
-        (A100, "nvidia", True),
-        (A10, "a10", True),
-        (A10, "a100", False),
-        (A6000, "rtx a6000", True),
-        (A6000, "600", False),
-        (f"{A100} MIG 1g.5gb", "1g.5gb", True),
-        (f"{A100} MIG 1g.5gb", "5gb", False),
-        (A100, "-", False),
-        (A100, "", False),
-    ],
-)
-def test_a_type_states_parts_of_the_name(name: str, wanted: str, matches: bool) -> None:
-    (device,) = named(name)
-    assert is_of_type(device, wanted) is matches
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Exit, Job, OuterJob, OutOfMemory
 from radrm.core.words import JobState, Outcome, Runner, StopReason
 from radrm.structs import replace
-from tests.world import EPOCH_S, GIB, World, gpus
+from tests.world import GIB, World, gpus
 
 OUTER = OuterJob("slurm", "c1", "4711", 0, pid=77, start_ticks=5, boot_id="b")
 
@@ -141,17 +139,11 @@ def test_a_restart_keeps_it() -> None:
     assert go(world, job).state is JobState.CANCELLED
 
 
-@given(
-    limit_s=st.floats(1, 1e5),
-    left_s=st.floats(0, 1e5),
-    known=st.tuples(st.booleans(), st.booleans()),
-)
-def test_it_starts_only_if_it_can_end_before(
-    limit_s: float, left_s: float, known: tuple[bool, bool]
-) -> None:
+def test_its_time_limit_is_slurms() -> None:
+    """An administrator may have changed it there."""
     world = World(gpus(1))
-    ends = replace(OUTER, end_s=EPOCH_S + world.boot_s + left_s if known[0] else None)
-    job = world.submit(GIB, outer=ends, time_limit_s=limit_s if known[1] else None)
-    left_s = ends.end_s - world.now.wall_s if ends.end_s is not None else 0.0
-    starts = not all(known) or limit_s <= left_s
-    assert job.state is (JobState.RUNNING if starts else JobState.PENDING)
+    alone = world.submit(GIB, time_limit_s=60.0)
+    inside = world.submit(GIB, time_limit_s=60.0, outer=OUTER)
+    world.pass_time(120.0)
+    assert world.state(alone) is JobState.TIMEOUT
+    assert world.state(inside) is JobState.RUNNING

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from radrm.core.planning.interrupt import interrupt
-from radrm.core.state.isolation import RuleFailed, TooSlow, call_rule
+from radrm.core.state.isolation import RuleFailed, TooSlow, call_rule, interrupt
 
 
 def code_of(name: str) -> Callable[..., Any]:

@@ -151,14 +151,6 @@ def test_one_that_was_to_save_and_runs_on_may_fail_later(how: Exit) -> None:
     assert end(world, job, how).state is JobState.FAILED
 
 
-def test_one_that_does_not_save_runs_on() -> None:
-    world, job = saving(SIGNAL)
-    world.requeue(job)
-    world.pass_time(PATIENCE_S)
-    live = world.live(job)
-    assert live is not None and live.checkpoint_failed and world.state(job) is JobState.RUNNING
-
-
 def test_one_that_is_saving_anyway_returns_when_it_has() -> None:
     world, job = saving(SIGNAL)
     ask(world)

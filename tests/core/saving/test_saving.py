@@ -9,7 +9,6 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
 from radrm.core.records import Checkpoint, Exit, Progress
 from radrm.core.words import JobState, Outcome, ReservationKind
-from radrm.structs import replace
 from tests.core.placements import CORE, on, propose
 from tests.core.saving.server import (
     BAD,
@@ -187,15 +186,6 @@ def test_what_an_earlier_daemon_may_have_asked_for_is_given_up_at_its_deadline()
     assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
 
 
-def test_the_time_of_a_save_is_measured() -> None:
-    world, job = saving(SIGNAL)
-    ask(world)
-    world.pass_time(7.0)
-    save(world, job, 0.5)
-    attempt = world.live(1)
-    assert attempt is not None and world.jobs[1].save_s == 7.0 and not attempt.pending
-
-
 def test_one_that_saves_and_stays_is_stopped_at_the_deadline_to_migrate() -> None:
     world, job = saving(EXIT)
     ask(world, Migrate(job_id=1, placement=on("GPU-1")))
@@ -275,10 +265,3 @@ def test_a_users_requeue_has_the_whole_limit_only_from_the_start(
     job = end(world, world.jobs[1], BY_TERM)
     assert job.limit_s == left_s and job.requeued is not None
     assert job.requeued.used_s == job.used_s, "a time slot begins anew behind all others"
-
-
-def test_a_longer_saving_time_is_waited_for() -> None:
-    world, _ = saving(SIGNAL)
-    slow = replace(world.jobs[1].spec, checkpoint=Checkpoint(SIGNAL, cost_s=PATIENCE_S))
-    world.scheduler.state.put_job(replace(world.jobs[1], spec=slow))
-    assert ask(world).due_boot_s == world.boot_s + 3 * PATIENCE_S

@@ -86,13 +86,6 @@ def test_idle_power_is_the_least_while_nobody_is_there() -> None:
     assert led.energy.idle_w == 61.0, "an unmanaged process is there"
 
 
-def test_what_nobody_holds_is_booked_for_nobody() -> None:
-    led = seen_idle()
-    led.take(reading(1020.0, used=0, power_w=70.0))
-    assert drained(led) == {None: 700.0}
-    assert drained(led) == {}
-
-
 def test_the_counter_counts_and_not_the_power() -> None:
     """The power before a change is booked ahead, and the next reading corrects it."""
     led = ledger()

@@ -134,15 +134,6 @@ def test_a_warm_device_without_readings_of_activity_says_that_none_will_come() -
     assert led.version == version, "a reading that says the same changes no offer"
 
 
-def test_energy_is_shared_by_those_on_the_device() -> None:
-    led = ledger()
-    led.take(reading(1000.0, used=0, power_w=100.0))
-    admit(led, 1, 1000)
-    admit(led, 2, 1000)
-    led.take(reading(1010.0, used=0, power_w=100.0))
-    assert [h.energy_j for h in led.holdings.values()] == [500.0, 500.0]
-
-
 @pytest.mark.parametrize("smact", [float("nan"), float("inf"), -0.1])
 def test_a_number_that_is_none_is_not_a_quiet_device(smact: float) -> None:
     led = ledger()

@@ -25,7 +25,7 @@ from radrm.daemon.answers import energy as answers
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.serving.turns import finish
 from radrm.daemon.views.device_documents import device_documents
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.store import Store
 from tests.examples import some

@@ -13,7 +13,7 @@ from radrm.core.words import JobState, Quantity
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.host.storage.store import Store
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.sharing import Magm

@@ -75,6 +75,7 @@ class Place:
             records=SimpleNamespace(store=store),
             attempts=SimpleNamespace(launcher=self.launcher, site=site),
         )
+        self.parts = parts
         self.resizes = Resizes(parts, Mock(), Mock())
         self.job = self._on(job, before)
         self.action = self._asked(after)
@@ -98,6 +99,12 @@ class Place:
         target = replace(attempt.placement, shares=shares)
         assert propose(self.world, ResizeTo(job_id=self.job.id, placement=target)) is None
         return next(a for a in reversed(self.world.actions) if isinstance(a, act.Resize))
+
+    def restart(self) -> None:
+        """Another daemon is asked for the same, some time later."""
+        self.world.boot_s += 10.0
+        self.resizes = Resizes(self.parts, Mock(), Mock())
+        self.resizes._text = Mock(return_value="the placement")  # type: ignore[method-assign]
 
     @property
     def opens(self) -> list[list[str]]:
@@ -286,6 +293,29 @@ def test_a_job_whose_folder_is_gone_keeps_its_tasks() -> None:
     place.folder.there = False
     with pytest.raises(Refused, match="was removed, so its tasks cannot change"):
         place.resizes.begin(place.action)
+
+
+@pytest.mark.parametrize("how", ["restart", "withdrawn", "pending"])
+def test_one_that_may_have_begun_and_cannot_be_followed_is_stopped(how: str) -> None:
+    place = Place(1, 2)
+    if how == "pending":
+        place.resizes.begin(place.action)
+    elif how == "restart":
+        place.restart()
+    place.folder.there = False
+    event = place.resizes.begin(replace(place.action, withdrawn=how != "restart"))
+    assert isinstance(event, ev.ActionFailed) and event.stops
+
+
+def test_one_of_an_earlier_daemon_that_cannot_go_on_is_withdrawn() -> None:
+    """That daemon may have told radrun of it, so the tasks may have changed."""
+    place = Place(1, 2)
+    place.restart()
+    place.isolation.change.side_effect = Refused("no device files of GPU 1")
+    assert place.resizes.begin(place.action) is None
+    assert place.folder.steps == WITHDRAWN
+    (event,) = place.answer({"new": False}, {"text": "{}"}, resized(place))
+    assert isinstance(event, ev.Resized), "radrun has begun, and says so"
 
 
 # ------------------------------------------------------------------ what is believed

@@ -10,7 +10,7 @@ from radrm.core.words import Collocation
 from radrm.daemon.views.device_documents import device_documents
 from radrm.daemon.views.documents import JobDocuments
 from radrm.errors import UsageError
-from radrm.host.estimation.marks import fingerprint_of
+from radrm.host.estimation.commands import fingerprint_of
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import wrap_command
 from tests.core.placements import MPS, SLICE, WHOLE, on, server, start

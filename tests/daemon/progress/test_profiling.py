@@ -45,6 +45,24 @@ def test_what_probes_show_is_known_of_later_jobs(mixed: DaemonHome) -> None:
     assert all(2000 < each.duration_s < 6000 for each in job.profile)
 
 
+def test_a_job_with_a_range_knows_the_times_of_each_of_its_sizes(tmp_path: Path) -> None:
+    home = DaemonHome(tmp_path, "sim:2xV100-32GB", scale=200.0)
+    home.start()
+    try:
+        range_, more = "#RAD --gpus=1-2 --checkpoint=signal\n", " --loss-k 3"
+        home.file("a.rad", TRAIN.format(more=more).replace("exec", range_ + "exec"))
+        found = home.json("profile", "a.rad")
+        assert [(each["gpus"], each["why"]) for each in found] == [(1, None), (2, None)]
+        later = home.submit("a.rad", "--hold")
+        home.stop()
+        store = Store(str(home.folder / "home" / "store" / "radrm.sqlite"))
+        (job,) = [job for job in store.kept().jobs if job.id == later]
+        store.close()
+        assert [each.gpus for each in job.profile] == [1, 2]
+    finally:
+        home.close()
+
+
 def test_a_probe_yields_to_a_job_that_waits(mixed: DaemonHome) -> None:
     mixed.file("a.rad", TRAIN.format(more=" --loss-k 3"))
     words = ("profile", "a.rad", "--gpu-type=v100", "--probe-steps=99999", "--limit=1h", "--json")

@@ -219,14 +219,6 @@ def test_a_job_that_a_worker_submits_inherits_nothing_of_radrun(
         assert its == users
 
 
-@given(st.binary(max_size=200))
-def test_any_placement_is_read_or_refused(text: bytes) -> None:
-    try:
-        parse(text, 1)
-    except ValueError as error:
-        assert "\n" not in str(error)
-
-
 @pytest.mark.parametrize(
     ("task", "wrong"),
     [

@@ -41,7 +41,7 @@ def ready_forker() -> Forker:
     def is_ready() -> bool:
         found = _forker()
         if not found.is_ready() and not found.pid:
-            _forker.cache_clear()  # a busy machine let none start, and it has given up
+            _forker.cache_clear()  # a busy machine let none start, and it rests
         return found.pid != 0 and found.is_ready()
 
     wait_until(is_ready, "the forker")

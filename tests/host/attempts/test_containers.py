@@ -212,3 +212,12 @@ def test_owners_believe_the_first_process(run: Run) -> None:
     assert owners.seen_of((3, 2)) == [unmanaged.pid]
     owners.update([LiveAttempt(4, 1, "another", None)])
     assert owners.owner_of(unmanaged.pid) is None
+
+
+def test_only_what_is_newer_than_the_attempt_is_looked_at(proc: Proc) -> None:
+    proc.process(50, scope(A), 9, "1", RADRM_TOKEN=TOKEN)
+    containers = Containers(str(proc.folder))
+    assert containers.of_attempt(TOKEN, above=50) == []
+    proc.process(60, scope(A), 10, "7")
+    (found,) = containers.of_attempt(TOKEN, above=50)
+    assert found.first == 50, "one newer process makes it look at all: the first decides"

@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def shown(host: Host, forks: bool, serial: int) -> dict[str, Any]:
     assert runner is not None
     folder = Path("/proc", str(runner.pid))
 
-    def still() -> bool:  # it has left the job's group, and waits for signals
+    def still() -> bool:  # it waits for signals
         threads, groups = list((folder / "task").iterdir()), (folder / "cgroup").read_text()
         waits = not has_signal(int(folder.name), signal.SIGTERM, b"SigBlk")
         return len(threads) == 1 and f"radrm-{serial}-" not in groups and waits
@@ -154,7 +155,7 @@ def test_many_starts_leave_nothing(forker: Forker) -> None:
     for _ in range(200):
         mine, its = socket.socketpair()
         with mine, its:
-            found = forker.fork("/nowhere", None, "token", its.fileno(), None)
+            found = forker.fork("/nowhere", "token", its.fileno(), None)
         assert found is not None
         os.close(found.pidfd)
     children = Path(f"/proc/{forker.pid}/task/{forker.pid}/children")
@@ -242,7 +243,7 @@ def test_a_daemon_that_dies_before_its_word_leaves_a_void_launch(
     host.prepare()
     mine, its = socket.socketpair()
     with its:
-        found = forker.fork(str(host.folder), None, host.token, its.fileno(), None)
+        found = forker.fork(str(host.folder), host.token, its.fileno(), None)
     assert found is not None
     mine.close()
     assert select.select([found.pidfd], [], [], 30)[0]
@@ -272,15 +273,16 @@ def test_an_upgrade_is_run_and_not_what_was_imported(
     (code / "host" / "attempts" / "tails.py").touch()
     mine, its = socket.socketpair()
     with mine, its:
-        assert forker.fork("/nowhere", None, "token", its.fileno(), None) is None
+        assert forker.fork("/nowhere", "token", its.fileno(), None) is None
     wait_until(forker.is_ready, "the next forker")
     assert forker.pid != first
     forker.close()
 
 
-def test_one_that_never_gets_ready_is_not_started_for_ever(
+def test_one_that_never_gets_ready_rests_and_is_tried_again(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sound = process.__file__
     monkeypatch.setattr(process, "__file__", "/nowhere/forker.py")
     forker, pids = Forker("(of one test)"), set()
     for _ in range(200):
@@ -292,6 +294,12 @@ def test_one_that_never_gets_ready_is_not_started_for_ever(
     daemon = launcher(host, forker)
     daemon.launch(host.plan(*ONCE))
     assert isinstance(end_of(daemon), Ended) and ran_once(host)
+    monkeypatch.setattr(process, "__file__", sound)
+    later_s = monotonic() + forking.REST_S
+    monkeypatch.setattr(forking, "monotonic", lambda: later_s)
+    wait_until(forker.is_ready, "the forker")
+    forker.close()
+    assert not forker.is_ready()
 
 
 def test_one_that_may_open_no_file_says_so(host: Host, forker: Forker) -> None:

@@ -51,7 +51,6 @@ def test_the_job_begins_in_its_group_when_the_gate_opens(host: Host, gate: Gate)
     plan = host.plan("sh", "-c", "cat /proc/self/cgroup; test -e set")
     daemon = host.daemon()
     daemon.launch(replace(plan, prepare=gate.prepare))
-    wait_until(lambda: cgroups.processes(gate.group))
     assert daemon.group_of(SERIAL) == gate.group
     (host.cwd / "set").touch()
     gate.close(b"\n")

@@ -116,26 +116,6 @@ def test_cpus_of_a_running_job_change_also_after_a_restart(
         second.set_shares(SERIAL, 1.0, None)
 
 
-def test_a_runner_that_is_still_in_the_jobs_group_is_not_limited(
-    host: Host, controllers: Controllers
-) -> None:
-    """It forks the job inside the group, and leaves while the job already runs."""
-    daemon = launch(host, controllers, *SLEEPER)
-    host.ready()
-    its, tree = own(host), daemon._live[SERIAL].cgroup
-    if tree is None:
-        pytest.skip("no cgroup v2 here")
-    wait_until(lambda: host.runner() not in cgroups.processes(tree))
-    assert cgroups.join(tree, host.runner())
-    daemon.set_shares(SERIAL, 1.0, None)
-    assert its.cpu is not None
-    assert host.runner() not in cgroups.processes(its.cpu)
-    assert len(cgroups.processes(its.cpu)) == 1
-    assert cgroups.join(os.path.dirname(tree), host.runner())
-    daemon.kill(SERIAL)
-    next_of(daemon)
-
-
 def test_a_job_that_forks_all_the_time_is_gathered_whole(
     host: Host, controllers: Controllers
 ) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from radrm.host.attempts.redirected import FIELD, names_in, read_redirected
+from radrm.host.attempts.redirected import FIELD, looks_at_redirected, names_in
+from radrm.host.attempts.tails import read_as_user
 from radrm.host.wall import wall_s
 from tests.host.attempts.runner.attempt import launch_record
 
@@ -45,8 +46,9 @@ def test_hostile_scripts_come_to_an_end(unit: str) -> None:
 
 def read(place: Path, began_s: float, **changes: Any) -> list[list[str]]:
     launch = launch_record("token", place, **changes)
-    found: list[list[str]] = read_redirected(launch, began_s).get(FIELD, [])
-    return found
+    found = read_as_user(launch, looks_at_redirected(launch, began_s))
+    files: list[list[str]] = found.get(FIELD, [])
+    return files
 
 
 def test_only_its_own_files_of_this_attempt_are_read(tmp_path: Path) -> None:

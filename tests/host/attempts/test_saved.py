@@ -11,7 +11,8 @@ import pytest
 
 from radrm.host.attempts import evidence
 from radrm.host.attempts.evidence import Evidence, Saved, saved_in
-from radrm.host.attempts.saved import FOLDER_VARIABLE, NOTHING, parse, read_saved
+from radrm.host.attempts.saved import FOLDER_VARIABLE, NOTHING, looks_at_saved, parse
+from radrm.host.attempts.tails import read_as_user
 from radrm.host.clock import Clock, boot_id
 from tests.waiting import wait_until
 
@@ -44,7 +45,8 @@ def test_only_sound_numbers_count(text: str, numbers: dict[str, float] | None) -
 
 
 def look(folder: Path) -> dict[str, object]:
-    return read_saved({"uid": None, "environment": {FOLDER_VARIABLE: str(folder)}})
+    launch = {"uid": None, "environment": {FOLDER_VARIABLE: str(folder)}}
+    return read_as_user(launch, looks_at_saved(launch))
 
 
 def test_the_file_and_the_newest_time_are_read(tmp_path: Path) -> None:
@@ -95,7 +97,8 @@ def test_it_is_read_as_the_user(tmp_path: Path) -> None:
     (tmp_path / "saved.json").write_text(json.dumps({"step": 3}))
     os.chmod(tmp_path, 0o700)
     launch = {"uid": 65534, "gid": 65534, "user": "nobody"}
-    found = read_saved({**launch, "environment": {FOLDER_VARIABLE: str(tmp_path)}})
+    launch["environment"] = {FOLDER_VARIABLE: str(tmp_path)}
+    found = read_as_user(launch, looks_at_saved(launch))
     assert found == NOTHING, "nobody may not look into this folder"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host.estimation.lines import Lines
+from radrm.host.estimation.service import Lines
 
 
 def test_one_of_each_user_and_users_take_turns() -> None:

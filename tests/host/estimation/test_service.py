@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,12 @@ from radrm.core.words import Quantity
 from radrm.host.estimation import service as service_module
 from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.service import Estimated, EstimationService, Wanted
-from radrm.host.estimation.tracing import TraceRequest
+from radrm.host.estimation.tracing import TraceRequest, Unwanted
 from radrm.host.estimation.worker import NoAnswer, Question, Thinker
 from radrm.jobfile.radfile import Program
 from radrm.structs import replace
 from tests.host.estimation.asking import HASTY, SAY, description, request
+from tests.waiting import wait_until
 
 
 class Inbox:
@@ -220,3 +221,37 @@ def test_a_users_many_traces_delay_no_other_user(inbox: Inbox, tracer: Tracer) -
     assert inbox.next().job_ids == (9,), "the others still hang"
     tracer.may.set()
     service.close()
+
+
+class Endless(Tracer):
+    """Instead of traces: each goes on until nobody waits for it any more."""
+
+    def __call__(
+        self, request: TraceRequest, _: object, ended: Callable[[], bool], **__: object
+    ) -> bytes:
+        self.traced.append(request)
+        self.may.set()
+        wait_until(ended)
+        raise Unwanted("nobody waits")
+
+
+@pytest.mark.parametrize("mark", ["0 same", None])
+def test_a_trace_ends_with_its_last_job(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch, mark: str | None
+) -> None:
+    tracer = Endless()
+    monkeypatch.setattr(service_module, "trace", tracer)
+    service = EstimationService(HASTY, inbox.posted.put, Traces())
+    service.ask("T1", 1, Wanted(description(), ASKED, mark))
+    service.join("T1", 2)
+    service.ask("T2", 3, Wanted(description(), ASKED, mark))
+    assert tracer.may.wait(60)
+    monkeypatch.setattr(service_module, "trace", lambda *_, **__: b"{}")
+    for job_id in (1, 2, *([3] if mark else [])):
+        service.drop(job_id)
+    wait_until(lambda: "T1" not in service._open)
+    if mark:
+        service.ask("T4", 4, Wanted(description(), ASKED, mark))
+    assert inbox.next().job_ids == ((4,) if mark else (3,)), "the user's next trace begins"
+    service.close()
+    assert inbox.posted.empty() and len(tracer.traced) == 1

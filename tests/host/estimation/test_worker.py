@@ -18,7 +18,7 @@ from radrm.estimators.interface import PastRun
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.worker import COMMAND, NoAnswer, Question, Thinker
 from radrm.host.processes.procfs import read_stat
-from radrm.host.workers.messages import MAX_MESSAGE, packed
+from radrm.host.workers import MAX_MESSAGE, packed
 from radrm.structs import replace
 from tests.host.estimation.asking import HASTY, description, sources
 from tests.waiting import wait_until

@@ -9,8 +9,7 @@ import pytest
 from radrm.config import ReadingsConfig
 from radrm.core.records import AttemptMemory, Device, DeviceProcess, Reading
 from radrm.core.words import DeviceKind, JobState
-from radrm.host.gpus.compute_instances import divided, separated
-from radrm.host.gpus.readings import open_gpus
+from radrm.host.gpus.readings import divided, open_gpus, separated
 from radrm.structs import replace
 from tests.host.gpus.sources import AT
 from tests.standins.nvml_library import Nvml

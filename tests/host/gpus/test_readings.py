@@ -11,9 +11,8 @@ from radrm.core.records import Counters, Reading
 from radrm.core.words import DeviceKind
 from radrm.host.gpus import readings as module
 from radrm.host.gpus.readings import BUSY, ZEROS, Readings
-from radrm.host.mps.mps_gpus import MpsGpus
-from radrm.host.mps.service import MpsService
-from radrm.interference.utilization import smact_from_utilization
+from radrm.host.mps.service import MpsGpus, MpsService
+from radrm.interference.chips import smact_from_utilization
 from radrm.structs import replace
 from tests.host.gpus.sources import AT, GPUS, NAMES, Base, Feed
 

@@ -11,7 +11,7 @@ from radrm.config import GpusConfig
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.served import served
+from radrm.host.gpus.readings import served
 from radrm.host.gpus.source import GpuSource, OwnerOf
 
 

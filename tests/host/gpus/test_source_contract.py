@@ -18,8 +18,7 @@ from radrm.host.gpus import nvml
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.readings import Readings
 from radrm.host.gpus.source import GpuSource
-from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
-from radrm.host.mps.service import MpsService
+from radrm.host.mps.service import EnabledOnly, MpsGpus, MpsService
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver

@@ -204,7 +204,7 @@ def test_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged(found, "fail", "and root runs its code", f"chmod go-w {file}")
     file.chmod(0o644)
     nobody = Ownership(frozenset({4_000_000}))
-    judged(services.code(radrmd, nobody), "fail", "belongs to user 0", "docs/dgx.md")
+    judged(services.code(radrmd, nobody), "fail", "belongs to user 0", "radrm help dgx")
 
     def closed(path: str) -> os.stat_result:
         raise PermissionError(13, "Permission denied", path)

@@ -285,8 +285,7 @@ def test_a_job_never_runs_outside_a_group_that_was_set_up(limited: bool, tmp_pat
     if limited:
         record["limits"] = {"memory": group, "memory_mib": 100}
     attempts.write_record(str(folder), attempts.LAUNCH, record)
-    inside = [] if limited else [group]
-    command = [sys.executable, "-I", "-S", start_runner.__file__, str(folder), *inside]
+    command = [sys.executable, "-I", "-S", start_runner.__file__, str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     end, _ = attempts.read_record(str(folder), attempts.EXIT)
     assert end is not None and end["passing"]

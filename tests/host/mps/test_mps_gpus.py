@@ -14,9 +14,7 @@ from radrm.host.gpus.source import GpuSource
 from radrm.host.mps import service as module
 from radrm.host.mps.interface import DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
-from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
-from radrm.host.mps.service import MpsService
-from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.mps.service import EnabledOnly, MpsGpus, MpsService, SimulatedMps
 from radrm.structs import replace
 from tests.host.mps.controls import ONE, TWO, Fake
 

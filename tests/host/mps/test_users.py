@@ -23,8 +23,7 @@ from radrm.host.mps import control as module
 from radrm.host.mps.control import MULTIUSER, Control, Server
 from radrm.host.mps.interface import DaemonHooks
 from radrm.host.mps.keeper import PROBE_S, Keeper
-from radrm.host.mps.service import MpsService
-from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.mps.service import MpsService, SimulatedMps
 from radrm.host.processes.identity import Identity
 from tests.host.mps.controls import ONE, TWO, Fake, end
 from tests.paths import STANDINS

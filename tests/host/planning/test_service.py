@@ -27,8 +27,7 @@ from radrm.host.planning import service as service_module
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.planning.worker import Answer, answer_of, thought_of
 from radrm.host.processes.procfs import read_stat
-from radrm.host.workers.messages import LENGTH, packed
-from radrm.host.workers.parent import Worker
+from radrm.host.workers import LENGTH, Worker, packed
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 from tests.world import GIB, World, gpus

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from radrm.host.processes.procfs import Stat, read_stat
-from radrm.host.processes.request import Asker, signal_topmost
+from radrm.host.processes.stop import Asker, signal_topmost
 
 TRAINER = """
 import os, signal, sys

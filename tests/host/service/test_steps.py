@@ -213,6 +213,8 @@ def test_a_unit_of_a_package_is_told(machine: Machine, folder: str) -> None:
     unit.touch()
     refused = machine.radrm("service", "install")
     assert str(refused.exception).startswith(f"{unit} is there already, from a package")
+    refused = machine.radrm("service", "remove")
+    assert str(refused.exception).endswith("sudo apt remove radrm")
     assert (len(machine.tree()), machine.ran) == (1, [])
 
 

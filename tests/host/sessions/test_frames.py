@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host.sessions.frames import SIZE, Frames, frame, size_frame, size_of
+from radrm.host.sessions import SIZE, Frames, frame, size_frame, size_of
 
 FRAMES = st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.binary(max_size=300)), max_size=8)
 

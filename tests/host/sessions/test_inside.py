@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host.sessions import inside
-from radrm.host.sessions.frames import INPUT, INTERRUPT, MOST, TAKEN, UNREAD, frame, size_frame
+from radrm.host import sessions
+from radrm.host.sessions import INPUT, INTERRUPT, MOST, TAKEN, UNREAD, frame, size_frame
 from radrm.host.sockets import listen
 from tests.elastic.radrun.runs.place import lives
 from tests.waiting import PATIENCE_S, wait_until
@@ -39,8 +39,8 @@ class Terminal:
     def start(self, *words: str, size: tuple[int, int] | None = (24, 80)) -> None:
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", inside.__file__, *words],
-                env={**os.environ, inside.VARIABLE: str(self.path)},
+                [sys.executable, "-I", "-S", sessions.__file__, *words],
+                env={**os.environ, sessions.VARIABLE: str(self.path)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -146,7 +146,7 @@ def test_a_command_ends_with_its_connection(terminal: Terminal, tmp_path: Path) 
     terminal.send(frame(INPUT, f"{job}\r".encode()))
     pid = wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     terminal.hang_up()
-    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert terminal.code() == sessions.EXIT_HUNG_UP
     wait_until(lambda: not lives(int(pid)), "the end of the shell's job")
 
 
@@ -156,7 +156,7 @@ def test_a_command_has_time_after_hup(terminal: Terminal, tmp_path: Path) -> Non
     terminal.start("--pty", "--", "sh", "-c", f"{saves}; echo on; while :; do sleep 0.05; done")
     terminal.read(b"on")
     terminal.hang_up()
-    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert terminal.code() == sessions.EXIT_HUNG_UP
     assert (tmp_path / "saved").exists()
 
 
@@ -164,7 +164,7 @@ def test_a_command_without_a_terminal_gets_term(terminal: Terminal, tmp_path: Pa
     terminal.start("--", "sh", "-c", f"trap 'touch {tmp_path}/saved; exit' TERM; sleep 999 & wait")
     wait_until(lambda: b"sleep" in _names(terminal), "its child")
     terminal.hang_up()
-    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert terminal.code() == sessions.EXIT_HUNG_UP
     assert (tmp_path / "saved").exists()
 
 
@@ -186,13 +186,13 @@ def test_what_is_no_frame_ends_the_session(terminal: Terminal) -> None:
     terminal.start("--pty", "--", "sh", "-c", "echo on; sleep 999")
     terminal.read(b"on")
     terminal.send(b"\xff\xff\xff")
-    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert terminal.code() == sessions.EXIT_HUNG_UP
 
 
 def test_a_job_whose_terminal_is_gone_does_not_begin(terminal: Terminal, tmp_path: Path) -> None:
     terminal.start("--", "touch", str(tmp_path / "begun"), size=None)
     terminal.hang_up()
-    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert terminal.code() == sessions.EXIT_HUNG_UP
     assert not (tmp_path / "begun").exists()
     assert "no radrm run waits for this job: it has ended" in terminal.errors.read_text()
 
@@ -200,13 +200,13 @@ def test_a_job_whose_terminal_is_gone_does_not_begin(terminal: Terminal, tmp_pat
 @pytest.mark.parametrize("path", ["/nowhere/socket", ""])
 def test_nobody_listens(path: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", inside.__file__, "--", "touch", str(tmp_path / "begun")],
-        env={inside.VARIABLE: path},
+        [sys.executable, "-I", "-S", sessions.__file__, "--", "touch", str(tmp_path / "begun")],
+        env={sessions.VARIABLE: path},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == inside.EXIT_HUNG_UP and not (tmp_path / "begun").exists()
+    assert done.returncode == sessions.EXIT_HUNG_UP and not (tmp_path / "begun").exists()
     assert len(done.stderr.splitlines()) == 1 and "no radrm run waits" in done.stderr
 
 
@@ -214,12 +214,12 @@ def test_what_a_killed_client_has_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "radrm-run-1").mkdir()
     listen(tmp_path / "radrm-run-1" / "socket").close()
     done = subprocess.run(
-        [sys.executable, "-I", "-S", inside.__file__, "--", "true"],
-        env={inside.VARIABLE: str(tmp_path / "radrm-run-1" / "socket")},
+        [sys.executable, "-I", "-S", sessions.__file__, "--", "true"],
+        env={sessions.VARIABLE: str(tmp_path / "radrm-run-1" / "socket")},
         capture_output=True,
         check=False,
     )
-    assert done.returncode == inside.EXIT_HUNG_UP and list(tmp_path.iterdir()) == []
+    assert done.returncode == sessions.EXIT_HUNG_UP and list(tmp_path.iterdir()) == []
 
 
 def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
         try:
             listener.stdout.readline()
             done = subprocess.run(
-                [sys.executable, "-I", "-S", inside.__file__, "--", "touch", str(tmp_path / "x")],
-                env={inside.VARIABLE: str(path)},
+                [sys.executable, "-I", "-S", sessions.__file__, "--", "touch", str(tmp_path / "x")],
+                env={sessions.VARIABLE: str(path)},
                 capture_output=True,
                 text=True,
                 check=False,
@@ -247,7 +247,7 @@ def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
         finally:
             listener.kill()
             path.unlink(missing_ok=True)
-    assert done.returncode == inside.EXIT_HUNG_UP and "user 65534 listens there" in done.stderr
+    assert done.returncode == sessions.EXIT_HUNG_UP and "user 65534 listens there" in done.stderr
     assert not (tmp_path / "x").exists()
 
 

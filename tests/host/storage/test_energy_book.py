@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Instant
-from radrm.deadlines.costs import Zone
+from radrm.deadlines import Zone
 from radrm.errors import StoreError
 from radrm.host.storage import energy
 from radrm.host.storage.database import Database

@@ -10,8 +10,8 @@ import pytest
 from radrm.client.connection import Client, find_spool
 from radrm.client.starting import not_reached
 from radrm.errors import Unreachable, UsageError
-from radrm.host.health.daemon import ask_daemons
-from radrm.host.health.daemon import daemon as daemon_finding
+from radrm.host.health.checks import ask_daemons
+from radrm.host.health.checks import daemon as daemon_finding
 from radrm.host.sockets import listen
 from radrm.host.storage import paths
 from radrm.host.storage.paths import Paths, client_paths, prepare, refuse_second

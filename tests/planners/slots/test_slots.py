@@ -9,7 +9,7 @@ import pytest
 from radrm.core import events as ev
 from radrm.core.records import Exit, Node, OutOfMemory
 from radrm.core.words import CheckpointKind, JobState, Outcome
-from radrm.deadlines.costs import UTC, Zone
+from radrm.deadlines import UTC, Zone
 from radrm.orders import Fair, Shortest
 from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive

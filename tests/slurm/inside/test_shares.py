@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import Refused
-from radrm.jobfile.slurm.variables import STEPS
+from radrm.jobfile.slurm.words import STEPS
 from radrm.slurm.inside import shares
 from radrm.slurm.inside.request import Job, request
 

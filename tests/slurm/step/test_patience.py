@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 
 import pytest
 
-from radrm.errors import Refused
-from radrm.slurm import comment
 from radrm.slurm.asking import SlurmRefused
-from radrm.slurm.step import main, returning
+from radrm.slurm.step import returning
 from radrm.slurm.step.returning import patiently
-from tests.slurm.step.test_returning import ENDED, JOB, Slurm, step_of
 
 RESET = SlurmRefused("slurm_load_jobs error: Connection reset by peer")
 
@@ -67,49 +63,3 @@ def test_slurms_term_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SlurmRefused):
         patiently(controller.ask, 60.0, lambda text: None)
     assert (controller.asked, sent) == (1, [])
-
-
-def test_a_step_that_begins_meanwhile_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    controller = Controller(monkeypatch, 2, [True])
-
-    def shown(job: str) -> dict[str, str]:
-        controller.ask()
-        return {"JobName": "train"}
-
-    def refuse(job: object, *_: object) -> None:
-        raise Refused(f"asked of {job}")
-
-    monkeypatch.setattr(main, "this_job", lambda environ: JOB)
-    monkeypatch.setattr(main, "shown", shown)
-    monkeypatch.setattr(main, "make_envelope", refuse)
-    monkeypatch.setattr(main.attempt, "block", lambda: None)
-    with pytest.raises(Refused, match="asked of"):
-        main.main("train.sh")
-    assert controller.asked == 3
-
-
-@pytest.mark.parametrize("what", ["Comment=radrm:gpu_s", "requeue"])
-def test_nor_is_what_a_step_says_at_its_end(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    slurm = Slurm(monkeypatch)
-    Controller(monkeypatch, 0, [True])
-    answered = failing_once(slurm.run, what)
-    monkeypatch.setattr(main, "run_slurm", answered)
-    monkeypatch.setattr("radrm.slurm.step.returning.run", answered)
-    use = comment.Use(gpu_s=1.0, smact=None, peak_mib=None, energy_j=None)
-    ended = {"vouched": True, "job": ENDED, "use": {"gpu_s": use.gpu_s}}
-    waits = {"vouched": True, "job": {**ENDED, "state": "QUEUED"}}
-    gone = {"vouched": True, "job": {**ENDED, "state": "CANCELLED"}}
-    own = step_of(monkeypatch, JOB, *([ended] if "gpu_s" in what else [waits, gone]))
-    own.run()
-    assert sum(what in line for line in slurm.asked) == 1
-
-
-def failing_once(run: Callable[..., str], what: str) -> Callable[..., str]:
-    left = [RESET]
-
-    def answered(*words: str, timeout_s: float = 0.0) -> str:
-        if left and what in " ".join(words):
-            raise left.pop()
-        return run(*words, timeout_s=timeout_s)
-
-    return answered

@@ -6,22 +6,40 @@ import dataclasses
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from radrm.config import SlurmConfig
+from radrm.core.records import OuterJob
 from radrm.errors import RadrmError, Refused, Unreachable
-from radrm.host.clock import Clock
 from radrm.host.processes.identity import identify
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import Envelope
 from radrm.slurm.asking import SlurmRefused
-from radrm.slurm.outer import SlurmJob
-from radrm.slurm.serving import Process, Steps
+from radrm.slurm.outer import SlurmJob, Told
+from radrm.slurm.serving import NotThere, Process, Steps, in_slurms_numbers
+from radrm.slurm.telling import Notes, Voice
+from radrm.structs import replace
 from tests.waiting import wait_until
 
 UID = 1000
 ON = SlurmConfig(enabled=True)
+
+
+TOLD = Told("47", UID, "train", "shared", "g1", 3600.0, 0.0, 9000, "")
+
+
+class Said(Voice):
+    """Notes what would be done."""
+
+    def __init__(self, done: list[str]) -> None:
+        super().__init__()
+        self.may_tell, self.done = True, done
+
+    def do(self, name: str, work: Callable[[], object]) -> None:
+        self.done.append(name)
 
 
 class Store:
@@ -32,9 +50,10 @@ class Store:
 class Site:
     """A daemon's steps, and a process that is the step of Slurm job 47, or says so."""
 
-    def __init__(self, answer: bool | Exception = True, config: SlurmConfig = ON) -> None:
-        self.answer, self.asked = answer, list[tuple[int, int, str]]()
-        self.steps = Steps(config, Clock(), Store(), self.ask)
+    def __init__(self, answer: Told | Exception | None = TOLD, config: SlurmConfig = ON) -> None:
+        self.answer, self.asked = answer, list[tuple[int, str, str]]()
+        self.drained: list[str] = []
+        self.steps = Steps(config, Store(), self.ask, Notes(60.0, Said(self.drained)))
         self.process = subprocess.Popen(["sleep", "600"])
         found = identify(self.process.pid)
         assert found is not None
@@ -42,8 +61,8 @@ class Site:
         self.me: Process = (found.pid, found.start_ticks, found.boot_id)
         self.peer = Peer(self.process.pid, UID, UID)
 
-    def ask(self, pid: int, uid: int, job: str) -> bool:
-        self.asked.append((pid, uid, job))
+    def ask(self, pid: int, job: str, named: str) -> Told | None:
+        self.asked.append((pid, job, named))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -84,7 +103,7 @@ def test_a_process_in_the_job_is_believed_for_that_job_and_user(
         here.steps.outer_of(here.envelope(), UID)
     assert here.vouched() is False, "Slurm is asked first"
     assert wait_until(here.vouched) is True
-    assert here.asked == [(here.me[0], UID, "47")]
+    assert here.asked == [(here.me[0], "47", "47")]
     found = here.steps.outer_of(here.envelope(), UID)
     assert found is not None and found.id == "47"
     for job, uid in ("48", UID), ("47", UID + 1):
@@ -95,7 +114,7 @@ def test_a_process_in_the_job_is_believed_for_that_job_and_user(
 
 
 def test_one_that_is_not_in_the_job_is_refused(site: Callable[..., Site]) -> None:
-    here = site(False)
+    here = site(NotThere(7, "47"))
     here.vouched()
     said = wait_until(here.vouched)
     assert isinstance(said, Refused) and str(said).endswith("is not in Slurm job 47")
@@ -109,7 +128,7 @@ def test_while_slurm_does_not_say_the_step_may_ask_again(
     here.vouched()
     said = wait_until(here.vouched)
     assert isinstance(said, Unreachable) and str(error) in str(said)
-    here.answer = True
+    here.answer = TOLD
     assert here.vouched() is False
     assert wait_until(here.vouched) is True
 
@@ -129,10 +148,63 @@ def test_nobody_speaks_for_another_process(site: Callable[..., Site]) -> None:
 def test_a_daemon_that_slurm_does_not_use_takes_none_and_one_for_it_alone_no_other(
     site: Callable[..., Site],
 ) -> None:
-    off, only = site(True, SlurmConfig()), site(True, dataclasses.replace(ON, only=True))
-    said = off.vouched()
-    assert isinstance(said, Refused) and "set slurm.enabled = true there" in str(said)
+    off, only = site(TOLD, SlurmConfig()), site(TOLD, dataclasses.replace(ON, only=True))
     with pytest.raises(Refused, match="takes no jobs from Slurm"):
         off.steps.outer_of(off.envelope(), UID)
     with pytest.raises(Refused, match="radrm submit --cluster FILE, or sbatch"):
         only.steps.outer_of(Envelope(**{**only.envelope().as_dict(), "outer": None}), UID)
+
+
+def outer(number: str = "47", pid: int = 77) -> OuterJob:
+    return OuterJob("slurm", "c", number, 0, pid=pid, start_ticks=1, boot_id="b")
+
+
+@pytest.mark.parametrize("told", [None, replace(TOLD, uid=UID + 1), replace(TOLD, id="48")])
+def test_a_job_is_believed_to_its_own_user_alone(
+    site: Callable[..., Site], told: Told | None
+) -> None:
+    """While the controller is away membership suffices: Slurm starts no process of another user in
+    a job."""
+    here = site(told)
+    here.vouched()
+    said = wait_until(here.vouched)
+    assert said is True if told is None else isinstance(said, Refused)
+
+
+@pytest.mark.parametrize(
+    ("config", "told", "whose"),
+    [
+        (ON, TOLD, None),
+        (SlurmConfig(), TOLD, "node"),
+        (ON, replace(TOLD, partition="whole"), "job"),
+    ],
+)
+def test_whose_fault_it_is_that_a_job_cannot_run_here(
+    site: Callable[..., Site], config: SlurmConfig, told: Told, whose: str | None
+) -> None:
+    found = site(TOLD, config).steps.fault(outer(), told)
+    assert (found and found[0]) == whose
+
+
+def test_the_third_job_that_a_node_cannot_serve_drains_it(site: Callable[..., Site]) -> None:
+    """Three jobs, not three questions of one; and none that asks for no GPU memory."""
+    here = site(TOLD, SlurmConfig())
+    for number in "47", "47", "48":
+        here.steps.fault(outer(number), TOLD)
+    here.steps.fault(outer("49"), replace(TOLD, gpumem_mib=None))
+    assert here.drained == []
+    here.steps.fault(outer("50"), TOLD)
+    assert here.drained == ["the node"]
+
+
+def test_a_reason_names_jobs_of_slurms_by_slurms_numbers() -> None:
+    known = {3: "4711", 4: "4712"}
+
+    def job_of(number: int) -> Any:
+        inside = outer(known[number]) if number in known else None
+        return SimpleNamespace(outer=inside) if number < 9 else None
+
+    text = "job 3 is on GPU 0; jobs 3, 4 are on GPU 1; job 5 books 2; job 9 was"
+    assert in_slurms_numbers(text, job_of) == (
+        "Slurm job 4711 is on GPU 0; Slurm jobs 4711, 4712 are on GPU 1; job 5 books 2; job 9 was"
+    )

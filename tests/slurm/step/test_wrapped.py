@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
-from radrm.slurm.submitting import FIRST, GPUMEM, is_wrapped, unwrap, wrap
+from radrm.slurm.submitting import GPUMEM, is_wrapped, unwrap, wrap
+
+FIRST = "#!/usr/bin/env -S radrm slurm-step"
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=80)
 
@@ -27,6 +29,7 @@ def test_options_come_back_as_they_were(value: str) -> None:
 
 def test_a_wrapped_script_is_wrapped_once() -> None:
     assert wrap(wrap("echo\n", ["--gpus=2"])) == wrap("echo\n")
+    assert unwrap(f"{FIRST}\n{GPUMEM}#RAD-OPTION --gpus=2\necho\n") == ("echo\n", {"gpus": "2"})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ instance counts as a device.
 
 Theory of operation. The stays are walked through in the order of time. Each device has a sum V of
 dt/n; what an attempt gets is V at its end less V at its beginning. So a change costs the same
-however many attempts are there. The time of a device in a day is that for which n > 0.
+however many attempts are there. The time of a device in a day is that for which n > 0. Begins are
+sorted in blocks, which are merged, so that no piece of the work is long; the ends of what is there
+are in a heap, which is small.
 
 docs/reports.md says what the figures mean. Jobs that had not ended when the question came count as
 they were then.
@@ -15,8 +17,9 @@ they were then.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, merge
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -43,15 +46,18 @@ class _Device(Struct):
     """The sum of dt/n."""
 
 
+_BLOCK = 2000
+
+
 class Held:
     """The stays of attempts between two times (epoch seconds)."""
 
     def __init__(self, begin_s: float, end_s: float) -> None:
         self._begin_s, self._end_s = begin_s, end_s
-        self._changes: list[tuple[float, int, bool, str, float, int]] = []
-        """A heap: time, a number, whether a stay begins or ends, its device, for what begins its
-        end, for what ends V at its beginning, and the place of its sum. Only plain values: the
-        garbage collector does not look at such tuples again and again."""
+        self._begins: list[list[tuple[float, int, str, float, int]]] = [[]]
+        """Of each stay its begin, a number, its device, its end, and the place of its sum. Only
+        plain values: the garbage collector does not look at such tuples again and again. All
+        blocks but the last one are sorted."""
         self._sums: list[Sum | None] = [None]
         self._number = 0
         self._devices: dict[str, _Device] = {}
@@ -59,51 +65,82 @@ class Held:
     def add(self, devices: Sequence[str], begin_s: float, end_s: float, to: Sum | None) -> bool:
         """Note that an attempt held these devices; its part will be added to `to`. False if
         that is at another time."""
-        begin_s, end_s = max(begin_s, self._begin_s), min(end_s, self._end_s)
+        if begin_s < self._begin_s:
+            begin_s = self._begin_s
+        if end_s > self._end_s:
+            end_s = self._end_s
         if begin_s >= end_s:
             return False
         if devices and self._sums[-1] is not to:
             self._sums.append(to)
+        if len(self._begins[-1]) >= _BLOCK:
+            self._begins[-1].sort()
+            self._begins.append([])
         for device in devices:
             self._number += 1
-            change = begin_s, self._number, True, device, end_s, len(self._sums) - 1
-            heappush(self._changes, change)
+            stay = begin_s, self._number, device, end_s, len(self._sums) - 1
+            self._begins[-1].append(stay)
         return True
 
     def divide(
         self,
-        next_cut: Callable[[float], float],
-        of_device: Callable[[str, float, float], None],
+        next_cut: Callable[[float], float] = lambda _: math.inf,
+        of_device: Callable[[str, float, float], None] | None = None,
     ) -> Work[None]:
         """Add to each sum its part, once.
 
         `of_device` hears for each device when an interval began in which it was held, and its
         seconds. No interval goes beyond what `next_cut` returns for its beginning.
         """
-        pace = Pace()
-        while self._changes:
-            at_s, number, begins, name, value, place = heappop(self._changes)
-            device = self._devices.setdefault(name, _Device())
+        pace, devices = Pace(), defaultdict[str, _Device](_Device)
+        ends: list[tuple[float, int, str, float, int]] = []
+        """A heap of what is there: end, number, device, V at its begin, the place of its sum."""
+
+        def passed(name: str, at_s: float, change: int) -> float:
+            """Return V of a device at a time, when stays begin or end there."""
+            device = devices[name]
             if device.count:
                 device.parts_s += (at_s - device.at_s) / device.count
-                from_s = device.at_s
-                while from_s < at_s:
-                    until_s = min(at_s, next_cut(from_s))
-                    if until_s <= from_s:  # so far from now that a float does not tell
-                        until_s = at_s
-                    of_device(name, from_s, until_s - from_s)
-                    from_s = until_s
+                if of_device is not None:
+                    _cut(name, device.at_s, at_s, next_cut, of_device)
             device.at_s = at_s
-            if begins:
-                device.count += 1
-                heappush(self._changes, (value, number, False, name, device.parts_s, place))
-            else:
-                device.count -= 1
-                to = self._sums[place]
-                if to is not None:
-                    to.gpu_s += device.parts_s - value
+            device.count += change
+            return device.parts_s
+
+        def end() -> None:
+            end_s, _, name, parts_s, place = heappop(ends)
+            parts_s = passed(name, end_s, -1) - parts_s
+            to = self._sums[place]
+            if to is not None:
+                to.gpu_s += parts_s
+
+        self._begins[-1].sort()
+        for begin_s, number, name, end_s, place in merge(*self._begins):
+            while ends and ends[0][0] <= begin_s:
+                end()
+            heappush(ends, (end_s, number, name, passed(name, begin_s, 1), place))
             if pace.spent:
                 yield from pace.rest()
+        while ends:
+            end()
+            if pace.spent:
+                yield from pace.rest()
+
+
+def _cut(
+    name: str,
+    from_s: float,
+    at_s: float,
+    next_cut: Callable[[float], float],
+    of_device: Callable[[str, float, float], None],
+) -> None:
+    """Tell `of_device` of the intervals into which a time is cut."""
+    while from_s < at_s:
+        until_s = min(at_s, next_cut(from_s))
+        if until_s <= from_s:  # so far from now that a float does not tell
+            until_s = at_s
+        of_device(name, from_s, until_s - from_s)
+        from_s = until_s
 
 
 _J_PER_KWH = 3.6e6
@@ -131,20 +168,6 @@ class Figures(Struct):
     last: int | None = None
     """The job that was added last."""
 
-    def end(self, job: PastJob) -> None:
-        """Add a run that has ended. The runs of a job come one after another: it counts once."""
-        self.jobs += job.id != self.last
-        self.last = job.id
-        self.runs += 1
-        self.completed += job.state is JobState.COMPLETED
-        self.failed += job.state is JobState.FAILED
-        self.timeout += job.state is JobState.TIMEOUT
-        self.cancelled += job.state is JobState.CANCELLED
-        waited_s = job.waited_s
-        if waited_s is not None:
-            self.started += 1
-            self.waited_s += max(0.0, waited_s)
-
     @property
     def empty(self) -> bool:
         """True if nothing was added up."""
@@ -170,6 +193,25 @@ class Figures(Struct):
             "kwh": self.joules / _J_PER_KWH,
             "cost": self.cost,
         }
+
+
+def add_end(job: PastJob, *to: Figures) -> None:
+    """Add a run that has ended to each sum. The runs of a job come one after another: it counts
+    once."""
+    state, waited_s = job.state, job.waited_s
+    for sums in to:
+        sums.jobs += job.id != sums.last
+        sums.last = job.id
+        sums.runs += 1
+        if state is JobState.COMPLETED:
+            sums.completed += 1
+        else:
+            sums.failed += state is JobState.FAILED
+            sums.timeout += state is JobState.TIMEOUT
+            sums.cancelled += state is JobState.CANCELLED
+        if waited_s is not None:
+            sums.started += 1
+            sums.waited_s += max(0.0, waited_s)
 
 
 _SUMS = tuple(name for name in Figures.__struct_fields__ if name not in ("user", "last"))
@@ -223,16 +265,15 @@ def _gather(
     known = {job.id for job in open_jobs}
     for at in range(0, count, AT_ONCE):
         yield from _visit(loop, open_jobs[at : at + AT_ONCE], now, visit, held, read)
-    for uid in list(loop.store.rows.users()):
-        for some in loop.store.ended.of_user(uid, begin_s, float("inf")):
-            count += len(some)
-            if count > MOST_JOBS:
-                raise Refused(
-                    f"more than {MOST_JOBS} jobs have ended since then; take a shorter time, as in "
-                    "--since 1d"
-                )
-            new = [job for job in some if job.id not in known]
-            yield from _visit(loop, new, now, visit, held, read)
+    for some in loop.store.ended.between(begin_s, float("inf")):
+        count += len(some)
+        if count > MOST_JOBS:
+            raise Refused(
+                f"more than {MOST_JOBS} jobs have ended since then; take a shorter time, as in "
+                "--since 1d"
+            )
+        new = [job for job in some if job.id not in known]
+        yield from _visit(loop, new, now, visit, held, read)
     return held
 
 
@@ -253,7 +294,7 @@ def _visit(
 ) -> Work[None]:
     """Visit the runs of some jobs: a piece of work or more."""
     runs: dict[int, list[PastJob]] = {job.id: [] for job in jobs}
-    for ended in loop.store.ended.earlier(list(runs)):
+    for ended in loop.store.ended.earlier([job.id for job in jobs if job.run > 1]):
         for run in ended:
             runs[run.id].append(run)
         yield
@@ -264,10 +305,14 @@ def _visit(
         yield
     for job in jobs:
         before = 0
-        for run in (*runs[job.id], job):
-            last = run.attempts if run is not job else math.inf
-            attempts = [each for each in made[job.id] if before < each.number <= last]
+        for run in runs[job.id]:
+            some = [each for each in made[job.id] if before < each.number <= run.attempts]
+            _hold(held, some, now, visit(run, some))
             before = run.attempts
-            to = visit(run, attempts)
-            for each in attempts:
-                held.add(each.devices, *each.stay(now), to)
+        some = [each for each in made[job.id] if before < each.number]
+        _hold(held, some, now, visit(job, some))
+
+
+def _hold(held: Held, attempts: Sequence[PastAttempt], now: Instant, to: Sum | None) -> None:
+    for each in attempts:
+        held.add(each.devices, *each.stay(now), to)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.answers.device_commands import find_device
 from radrm.daemon.answers.energy import moment
-from radrm.daemon.answers.past.gather import Figures, gather
+from radrm.daemon.answers.past.gather import Figures, add_end, gather
 from radrm.daemon.answers.status import BYTES, documents_of
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
@@ -48,7 +48,7 @@ class _Found(Struct):
         if not self.ends or self.ends[-1][-1] > place:
             self.ends.append([])
         self.ends[-1].append(place)
-        self.sums.end(job)
+        add_end(job, self.sums)
         self.sums.oom += sum(each.outcome is Outcome.OOM for each in attempts)
         return self.sums
 
@@ -69,7 +69,7 @@ def history(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 def _history(loop: Loop, found: _Found, offset: int, limit: int) -> Work[Document]:
     held = yield from gather(loop, found.begin_s, found.end_s, loop.clock.now(), found.visit)
-    yield from held.divide(lambda _: _NEVER_S, lambda *_: None)
+    yield from held.divide()
     newest = merge(*(reversed(each) for each in found.ends), reverse=True)
     pace = Pace()
     runs: list[Line] = []

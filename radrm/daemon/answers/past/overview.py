@@ -21,13 +21,13 @@ from msgspec import Struct, field
 from radrm.core.records import Device, Instant
 from radrm.core.words import Outcome
 from radrm.daemon.answers.energy import MOST_KEYS, whole_hours
-from radrm.daemon.answers.past.gather import Figures, gather_used, past_job
+from radrm.daemon.answers.past.gather import Figures, add_end, gather_used, past_job
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
-from radrm.deadlines.costs import Zone
+from radrm.deadlines import Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.ended import PastJob, UsedAttempt
 
@@ -267,8 +267,7 @@ class OverviewSums:
         place = self.bins.place(job.ended.wall_s) if job.ended is not None else None
         if place is None:
             return
-        for sums in (self.total, user.figures, self.ends[place]):
-            sums.end(job)
+        add_end(job, self.total, user.figures, self.ends[place])
         waited_s = job.waited_s
         if waited_s is not None:
             waited_s = max(0.0, waited_s)

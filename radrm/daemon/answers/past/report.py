@@ -24,13 +24,13 @@ from radrm.daemon.answers.energy import (
     energy_sums,
     whole_hours,
 )
-from radrm.daemon.answers.past.gather import Figures, gather
+from radrm.daemon.answers.past.gather import Figures, add_end, gather
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
-from radrm.deadlines.costs import Zone
+from radrm.deadlines import Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.ended import PastAttempt, PastJob
 
@@ -71,19 +71,17 @@ class _Sums(Struct):
             if each.outcome is Outcome.OOM and each.ended and self._has(each.ended.wall_s)
         ]
         self.total.oom += len(deaths)
-        if ended:
-            self.total.end(job)
         if self.by == "day":
             if ended and job.ended is not None:
-                self.row(day_of(self.zone, job.ended.wall_s)).end(job)
+                add_end(job, self.total, self.row(day_of(self.zone, job.ended.wall_s)))
             for each in deaths:
                 if each.ended is not None:
                     self.row(day_of(self.zone, each.ended.wall_s)).oom += 1
             return None
         if self.by == "gpu":
             if ended:
-                for device in {device for each in attempts for device in each.devices}:
-                    self.row(device).end(job)
+                devices = {device for each in attempts for device in each.devices}
+                add_end(job, self.total, *map(self.row, devices))
             for device in (device for each in deaths for device in each.devices):
                 self.row(device).oom += 1
             return None
@@ -92,7 +90,7 @@ class _Sums(Struct):
         row.user = job.spec.user
         row.oom += len(deaths)
         if ended:
-            row.end(job)
+            add_end(job, self.total, row)
         return row
 
     def held(self, device: str, at_s: float, seconds: float) -> None:
@@ -136,7 +134,8 @@ def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
     costs = loop.parts.costs
     found = _Sums(by, costs.zone, begin_s, end_s)
     held = yield from gather(loop, begin_s, end_s, loop.clock.now(), found.visit)
-    yield from held.divide(found.next_day_s, found.held)
+    cut = {"next_cut": found.next_day_s} if by == "day" else {}
+    yield from held.divide(of_device=found.held, **cut)
     energy = yield from energy_sums(loop, by, begin_s, end_s)
     yield from found.add_energy(energy)
     shown, more, left = yield from _largest(by, found.rows)

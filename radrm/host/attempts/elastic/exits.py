@@ -10,7 +10,7 @@ import os
 import stat
 
 from radrm.host.attempts.elastic import names
-from radrm.host.attempts.tails import read_as_user
+from radrm.host.attempts.tails import Look
 from radrm.host.storage.files import write_all
 
 TYPE_CHECKING = False
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _CODES, _SIGNALS = range(256), range(1, 65)
 
 
-def read_exits(launch: Fields) -> Fields:
+def looks_at_exits(launch: Fields) -> list[Look]:
     """`tasks`: role, number, exit code, signal and host OOM of each task. None: nothing usable."""
     path = launch["environment"].get(names.FOLDER_VARIABLE)
     if not path:
-        return {}
-    data = read_as_user(launch, lambda out: _send(path, out), names.MOST_BYTES + 1)
-    return {"tasks": parse(data or b"")}
+        return []
+    most = names.MOST_BYTES + 1
+    return [Look(lambda out: _send(path, out), most, lambda data: {"tasks": parse(data or b"")})]
 
 
 def parse(data: bytes) -> list[list[object]] | None:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from radrm.core.records import Instant
 from radrm.core.words import JobState
 from radrm.host.storage.database import DAMAGE, Database, encoded
-from radrm.host.storage.schema import ENDED, OWNER
 
 # ------------------------------------------------------------------
 # Whether the clock can be believed: nothing is removed by age right after it was set.
@@ -74,17 +73,17 @@ RUNS_KEPT = 20
 MOST_LEARNED = 50_000
 """About 2 KiB each. The oldest go."""
 
-_OLDEST = f"""
-SELECT id, ticket, array_id, name, {ENDED} FROM jobs WHERE final AND {OWNER} = ?1
-    AND {ENDED} >= ?2 AND {ENDED} < ?3 AND ({ENDED} > ?2 OR id > ?4) ORDER BY {ENDED}, id LIMIT ?5
+_OLDEST = """
+SELECT id, ticket, array_id, name, ended_s FROM jobs WHERE final AND uid = ?1
+    AND ended_s >= ?2 AND ended_s < ?3 AND (ended_s > ?2 OR id > ?4) ORDER BY ended_s, id LIMIT ?5
 """
 _UNFINISHED = tuple(state.value for state in JobState if not state.final)
 _ARRAY_LIVES = f"""
 SELECT 1 FROM jobs WHERE array_id = ? AND state IN ({",".join("?" * len(_UNFINISHED))}) LIMIT 1
 """
-_ARRAY_END = f"SELECT max({ENDED}) FROM jobs WHERE final AND array_id IS NOT NULL AND array_id = ?"
-_NEWEST = f"""
-SELECT {ENDED} FROM jobs WHERE final AND {OWNER} = ? ORDER BY {ENDED} DESC LIMIT 1 OFFSET ?
+_ARRAY_END = "SELECT max(ended_s) FROM jobs WHERE final AND array_id IS NOT NULL AND array_id = ?"
+_NEWEST = """
+SELECT ended_s FROM jobs WHERE final AND uid = ? ORDER BY ended_s DESC LIMIT 1 OFFSET ?
 """
 
 
@@ -130,7 +129,7 @@ class Rows:
 
     def users(self) -> Iterator[int]:
         """The users who have finished jobs."""
-        query = f"SELECT {OWNER} FROM jobs WHERE final AND {OWNER} > ? ORDER BY {OWNER} LIMIT 1"
+        query = "SELECT uid FROM jobs WHERE final AND uid > ? ORDER BY uid LIMIT 1"
         uid = -1
         while (row := self._db.execute(query, (uid,)).fetchone()) is not None:
             uid = row[0]
@@ -257,11 +256,11 @@ class Rows:
     def _remove_submission(self, ticket: str) -> None:
         execute = self._db.execute
         query = "SELECT environment FROM submissions WHERE ticket = ?"
-        (digest,) = execute(query, (ticket,)).fetchone()
+        (blob,) = execute(query, (ticket,)).fetchone()
         execute("DELETE FROM submissions WHERE ticket = ?", (ticket,))
         query = "SELECT 1 FROM submissions WHERE environment = ? LIMIT 1"
-        if execute(query, (digest,)).fetchone() is None:
-            execute("DELETE FROM blobs WHERE digest = ?", (digest,))
+        if execute(query, (blob,)).fetchone() is None:
+            execute("DELETE FROM blobs WHERE id = ?", (blob,))
 
     def _note_removed(self, job_id: int) -> None:
         """Add an id to the ranges."""

@@ -19,8 +19,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from radrm.client.states import FINAL
 from radrm.client.tail import Tail
+from radrm.client.text import FINAL
 from radrm.errors import Refused, plain
 from radrm.host.gpus.nvml.library import load
 from radrm.lab.experiments.collocate.numbers import CopyRun, Round, Steps

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.core.units import show_seconds
 
 Document = dict[str, Any]

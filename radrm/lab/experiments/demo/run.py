@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from radrm.client.states import FINAL
+from radrm.client.text import FINAL
 from radrm.errors import plain
 from radrm.lab.experiments.demo.numbers import Figures, Meter, figures
 from radrm.lab.experiments.demo.server import DemoServer

@@ -18,9 +18,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from radrm.client.commands import batches
-from radrm.client.connection import Client
-from radrm.client.states import FINAL
+from radrm.client.connection import Client, batches
+from radrm.client.text import FINAL
 from radrm.config import Config
 from radrm.core.records import DECLARED
 from radrm.errors import DeviceError, RadrmError, Unreachable

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.rules import is_slow
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.errors import Refused
 from radrm.lab.experiments.simulations.variants import Variant
 from radrm.lab.simulator.bounds import Bounds, bounds, drawn, mean_of

@@ -23,7 +23,7 @@ from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.serving.turns import InLine, finish
-from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines import Costs, Zone
 from radrm.host.storage.ended import PastAttempt, PastJob, UsedAttempt
 from radrm.host.storage.energy import EnergyRow
 from radrm.structs import replace
@@ -85,12 +85,8 @@ class Past:
             if each.id in ids
         ]
 
-    def of_user(self, uid: int, begin_s: float, end_s: float) -> Iterator[list[PastJob]]:
-        found = [
-            each
-            for each in self.jobs
-            if each.spec.uid == uid and each.ended and begin_s <= each.ended.wall_s < end_s
-        ]
+    def between(self, begin_s: float, end_s: float) -> Iterator[list[PastJob]]:
+        found = [each for each in self.jobs if each.ended and begin_s <= each.ended.wall_s < end_s]
         yield [
             msgspec.convert(msgspec.to_builtins(each), PastJob)
             for each in sorted(found, key=lambda each: (each.ended.wall_s, each.id))  # type: ignore[union-attr]
@@ -134,7 +130,7 @@ class Past:
             store=SimpleNamespace(
                 job=known.get,
                 ended=SimpleNamespace(
-                    of_user=self.of_user,
+                    between=self.between,
                     attempts=self.attempts_of,
                     used=self.used,
                     earlier=self.runs_of,

@@ -13,7 +13,7 @@ from radrm.core.records import Attempt, Placement, Share, Usage
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.daemon.answers.past import gather, overview
 from radrm.daemon.answers.past.overview import MOST, Bins, Level, Quantiles
-from radrm.deadlines.costs import UTC, Costs
+from radrm.deadlines import UTC, Costs
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.energy import EnergyRow
 from radrm.structs import replace

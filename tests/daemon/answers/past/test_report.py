@@ -12,7 +12,7 @@ from radrm.core.words import JobState, Outcome
 from radrm.daemon.answers.past import gather
 from radrm.daemon.answers.past import report as answers
 from radrm.daemon.serving.turns import finish
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.errors import Refused, UsageError
 from radrm.structs import replace
 from tests.daemon.answers.past.pasts import (

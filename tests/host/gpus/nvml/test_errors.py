@@ -76,13 +76,6 @@ def test_a_reading_that_fails_halfway_has_nothing_but_its_error(
     assert reading.error
 
 
-def test_a_device_that_nobody_knows(mocker: MockerFixture) -> None:
-    Driver(mocker, Chip())
-    (reading,) = NvmlGpus(pynvml).read(["GPU-z"], AT, nobody)
-    assert reading.error
-    assert "no longer knows it" in reading.error
-
-
 def test_a_lost_gpu_stays_listed_and_others_are_found(mocker: MockerFixture) -> None:
     broken = Chip(uuid="GPU-b")
     driver = Driver(mocker, Chip(), broken)

@@ -14,7 +14,6 @@ from radrm.core.records import (
     Instant,
     Reading,
 )
-from radrm.core.words import DeviceKind
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvml import NvmlGpus, find
 from tests.standins.nvml_library import H100, Nvml
@@ -74,26 +73,6 @@ def test_an_old_driver(old_nvml: Nvml) -> None:
 
 
 # ------------------------------------------------------------------ MIG
-
-
-def test_mig_instances(nvml: Nvml) -> None:
-    gpu = nvml.gpu()
-    one, two = nvml.mig(gpu, "1g.5gb"), nvml.mig(gpu, "3g.20gb")
-    nvml.process(one, 101, 1000)
-    nvml.process(two, 102, 9000)
-    gpus = listed(nvml)
-    first, second = gpus.devices()
-    assert [first.uuid, second.uuid] == [one, two]
-    assert {d.kind for d in (first, second)} == {DeviceKind.MIG}
-    assert {d.parent for d in (first, second)} == {gpu}
-    assert [first.profile, second.profile] == ["1g.5gb", "3g.20gb"]
-    assert [first.total_mib, second.total_mib] == [4864, 20224]
-    readings = read(gpus, one, two)
-    assert [r.error for r in readings] == [None, None]
-    assert [r.smact for r in readings] == [None, None]
-    assert [r.attempts[0].used_mib for r in readings] == [1000, 9000]
-    assert [r.used_mib for r in readings] == [1000, 9000]
-    gpus.close()
 
 
 # ------------------------------------------------------------------ health

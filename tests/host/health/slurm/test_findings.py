@@ -9,8 +9,8 @@ import pytest
 from radrm.config import SlurmConfig
 from radrm.slurm import checks
 from radrm.slurm.asking import FORMAT
-from radrm.slurm.facts import fields_of
-from radrm.slurm.setup import ClusterNode, job_submit_lua, slurm_conf
+from radrm.slurm.setup import ClusterNode, job_submit_lua
+from radrm.structs import replace
 from tests.host.health.judging import gpu, judged
 from tests.host.health.slurm.said import facts
 
@@ -20,17 +20,11 @@ KEPT = (
 )
 
 
-def flags(value: str) -> tuple[str, str]:
-    return "AccountingStoreFlags    = (null)", f"AccountingStoreFlags    = {value}"
-
-
 @pytest.mark.parametrize(
     ("check", "changed", "level", "words"),
     [
         ("controller", (), "ok", ["radrm-test", "22.05.8"]),
         ("controller", (("= 22.05.8", "= 21.08.8-2"),), "warn", ["21.08.8", "22.05"]),
-        ("requeue", (), "ok", []),
-        ("requeue", (("= 1", "= 0"),), "warn", ["JobRequeue=1"]),
         ("processes", (), "warn", ["proctrack/linuxproc", "proctrack/cgroup"]),
         ("processes", (("proctrack/linuxproc", "proctrack/cgroup"),), "ok", []),
     ],
@@ -40,6 +34,18 @@ def test_settings(
 ) -> None:
     config, _, _ = facts(*changed)
     judged(getattr(checks, check)(config), level, *words)
+
+
+@pytest.mark.parametrize(
+    ("program", "level", "word"),
+    [
+        ("(null)", "warn", "radrm slurm setup --only radrm-health.sh"),
+        ("/etc/slurm/radrm-health.sh", "ok", "is drained"),
+        ("/usr/sbin/nhc", "ok", "should call radrm's"),
+    ],
+)
+def test_the_check_of_the_nodes(program: str, level: str, word: str) -> None:
+    judged(checks.health({"HealthCheckProgram": program}), level, word)
 
 
 LUA = job_submit_lua(SlurmConfig())
@@ -53,10 +59,8 @@ OF_PARTITION = "DefMemPerNode=UNLIMITED"
     ("changed", "counted", "level", "words"),
     [
         ((), "", "warn", ["slurmdbd", "300 sec"]),
-        ((KEPT,), "", "warn", ["AccountingStoreFlags=job_comment"]),
-        ((KEPT, flags("job_script")), "", "warn", ["not stored"]),
-        ((KEPT, flags("job_comment")), "cpu,mem", "warn", ["has no gres/gpumem", "restart"]),
-        ((KEPT, flags("job_script,job_comment")), "cpu,gres/gpumem", "ok", []),
+        ((KEPT,), "cpu,mem", "warn", ["has no gres/gpumem", "restart"]),
+        ((KEPT,), "cpu,gres/gpumem", "ok", []),
     ],
 )
 def test_accounting(
@@ -115,6 +119,14 @@ def test_the_script(text: str | None, level: str, words: list[str], tmp_path: Pa
     judged(checks.job_submit(config, "shared", "gpumem"), level, *words)
 
 
+@pytest.mark.parametrize(("gpus", "level"), [(0, "warn"), (2, "ok")])
+def test_rules_know_nodes_that_differ(gpus: int, level: str, tmp_path: Path) -> None:
+    text = job_submit_lua(SlurmConfig(), [ClusterNode("g1", 81920, gpus)])
+    (tmp_path / "job_submit.lua").write_text(text)
+    config, _, _ = facts(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
+    judged(checks.job_submit(config, "shared", "gpumem", differ=True), level)
+
+
 def test_no_plugin_for_the_script() -> None:
     config, _, _ = facts(("JobSubmitPlugins        = lua", "JobSubmitPlugins = all_partitions"))
     judged(
@@ -137,6 +149,9 @@ def test_the_counted_resource() -> None:
     config, _, members = facts()
     judged(checks.counted(config, "gpumem", members), "ok", "80.0G")
     judged(checks.counted(config, "memory", members), "fail", "GresTypes", "add memory")
+    small = replace(members[2], gres={"gpumem": 40960})
+    differ = checks.counted(config, "gpumem", [*members[:2], small])
+    judged(differ, "ok", "the nodes differ in GPU memory: g3 40.0G, g[1-2] 80.0G")
     _, _, without = facts(("Gres=gpumem:80K", "Gres=(null)"))
     judged(checks.counted(config, "gpumem", without), "fail", "g1, g2, g3 have none")
     judged(checks.counted(config, "gpumem", [*members, without[0]]), "fail", "g1 has none")
@@ -155,6 +170,8 @@ def test_gpus_that_slurm_gives_away_too() -> None:
 def test_this_server() -> None:
     node = facts()[2][0]
     judged(checks.this_node(None, True, "login", "shared"), "ok", "login is no node", "slurm.node")
+    misspelt = checks.this_node(None, True, "server", "shared", "g9")
+    judged(misspelt, "fail", "slurm.node is g9", "correct slurm.node")
     judged(checks.this_node(node, True, "server", "shared"), "ok", "node g1")
     judged(checks.this_node(node, False, "server", "shared"), "fail", "enabled = true", "restart")
 
@@ -178,23 +195,3 @@ def test_the_memory_of_this_node(total_mib: int, level: str, words: list[str]) -
 def test_long_lists_are_cut() -> None:
     assert checks.listed(list("abcd")) == "a, b, c, d"
     assert checks.listed(list("abcdef")) == "a, b, c, d and 2 more"
-
-
-def test_what_setup_prints_has_no_fault() -> None:
-    text = slurm_conf(SlurmConfig(), [ClusterNode("g[1-3]", 81920)])
-    recorded, partition, members = facts()
-    config = {
-        "SLURM_CONF": recorded["SLURM_CONF"],
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        # A site with slurmdbd has the lines that are comments.
-        **fields_of(line.removeprefix("#") for line in text.splitlines()),
-    }
-    for finding in (
-        checks.host_memory(config, partition),
-        checks.requeue(config),
-        checks.accounting(config, "gpumem"),
-        checks.job_submit(config, "shared", "gpumem"),
-        checks.counted(config, "gpumem", members),
-    ):
-        judged(finding, "ok")
-    assert " OverSubscribe=FORCE:1 " in text

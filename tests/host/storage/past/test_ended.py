@@ -40,8 +40,8 @@ def test_each_job_comes_once_by_its_end(store: Store, monkeypatch: pytest.Monkey
     for number, ended_s in ends.items():
         save(store, number, ended_s)
     save(store, 8, 60, uid=7)
-    pieces = list(store.ended.of_user(1000, BEGIN + 20, BEGIN + 100))
-    assert [[found.id for found in some] for some in pieces] == [[1, 3], [4, 5], [6]]
+    pieces = list(store.ended.between(BEGIN + 20, BEGIN + 100))
+    assert [[found.id for found in some] for some in pieces] == [[1, 3], [4, 5], [8, 6]]
     first = pieces[0][0]
     assert (first.spec.name, first.spec.user, first.waited_s) == ("j1", "ada", 4)
 
@@ -92,7 +92,7 @@ def test_a_job_that_runs_again_is_kept_as_it_was_at_each_end(
     assert (store.run(1, 2), store.run(1, 3)) == (failed, hopeless)
     ((one, two),) = store.ended.earlier([1, 2])
     assert (one.run, one.waited_s, two.run, two.waited_s, two.attempts) == (1, 4, 2, 5, 2)
-    assert [found.run for some in store.ended.of_user(1000, 0, 2e9) for found in some] == [1, 3]
+    assert [found.run for some in store.ended.between(0, 2e9) for found in some] == [1, 3]
     monkeypatch.setattr("radrm.host.storage.store._RUNS_KEPT", 2)
     store.save([decided(replace(hopeless, run=4, **waits))])
     assert [each.run for each in store.earlier_runs(1, 9)] == [2, 3]

@@ -53,7 +53,7 @@ def test_a_store_that_cannot_be_read(tmp_path: Path, store: Store) -> None:
         read_past(str(tmp_path / "noise"), 0)
     store.close()
     with sqlite3.connect(store.path) as db:
-        db.execute('UPDATE jobs SET record = \'{"submitted": {"wall_s": 9e9}}\' WHERE id = 2')
+        db.execute("UPDATE jobs SET record = '{\"submitted\": [0, 9e9]}' WHERE id = 2")
     with pytest.raises(StoreError, match="record that cannot be read"):
         read_past(store.path, 0)
     with sqlite3.connect(store.path) as db:

@@ -323,7 +323,7 @@ def test_the_log_keeps_its_size_and_the_file_shrinks(
 ) -> None:
     """On a full disk the log has its 8 MiB, and a sweep needs no more."""
     monkeypatch.setattr("radrm.host.storage.retention.sweep._FREE_PAGES", 100)
-    for n in range(1, 301, 50):
+    for n in range(1, 601, 50):
         site.save((site.job(k, 300) for k in range(n, n + 50)), env=os.urandom(20_000).hex())
     site.store._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
     before = os.path.getsize(site.paths.database)

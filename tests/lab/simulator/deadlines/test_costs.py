@@ -7,7 +7,7 @@ import pytest
 from radrm.config import Config
 from radrm.config.shapes import EnergyConfig
 from radrm.core.words import Outcome
-from radrm.deadlines.costs import Costs
+from radrm.deadlines import Costs
 from radrm.lab.experiments.simulations.runs import results
 from radrm.lab.experiments.simulations.variants import Choices, make_variant
 from radrm.lab.simulator.metrics import metrics

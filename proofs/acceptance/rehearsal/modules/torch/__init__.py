@@ -1,9 +1,9 @@
 """As much of PyTorch as tests/gpu/programs use. Its memory is lines of a file, its work sleep."""
 
-from . import cuda, nn, optim
+from . import cuda, nn, optim, profiler
 from .work import OutOfMemoryError, Tensor, context
 
-__all__ = ["OutOfMemoryError", "Tensor", "cuda", "nn", "optim"]
+__all__ = ["OutOfMemoryError", "Tensor", "cuda", "nn", "optim", "profiler"]
 
 uint8, bfloat16, float32 = 1, 2, 4
 

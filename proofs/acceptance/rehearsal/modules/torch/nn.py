@@ -2,10 +2,14 @@
 
 from .work import context
 
+_LAYER_S = 2e-5
+
 
 class _Layer:
-    def __init__(self, *given):
-        pass
+    made = 0
+
+    def __init__(self, *given, **options):
+        _Layer.made += 1
 
     def to(self, device):
         return self
@@ -17,7 +21,8 @@ class _Layer:
         return self
 
     def backward(self):
-        context().enqueue(2e-4, 0.3)
+        context().enqueue(_LAYER_S * _Layer.made, 0.3)
 
 
-Conv2d = ReLU = MaxPool2d = Flatten = Linear = Sequential = CrossEntropyLoss = _Layer
+Module = Sequential = Conv2d = BatchNorm2d = ReLU = MaxPool2d = AdaptiveAvgPool2d = _Layer
+Flatten = Identity = Linear = CrossEntropyLoss = _Layer

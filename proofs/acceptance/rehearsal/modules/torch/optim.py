@@ -2,7 +2,7 @@
 
 
 class SGD:
-    def __init__(self, parameters, lr):
+    def __init__(self, parameters, lr, momentum=0.0):
         pass
 
     def zero_grad(self):

@@ -1,6 +1,14 @@
-"""The job's end of a session: connects back, starts the command, ends it with the connection.
+"""`radrm run`, in the job: connects back, starts the command, ends it with the connection.
 
-    python -I -S inside.py [--pty] -- COMMAND...
+    python -I -S sessions.py [--pty] -- COMMAND...
+
+Theory of operation. The user's `radrm run` listens on a socket in a folder that only the user can
+enter (`client/session.py`). The job's command is this program. The kernel tells both sides who the
+other one is, so no secret is needed: whoever may enter the folder and has the user's id may do
+everything to the job anyway. The daemon sees an ordinary job with limits, a place in the queue and
+an exit code; it carries no byte of the session, and a session survives its restart. With a terminal
+(`--pty`) this makes one for the command and passes bytes on; otherwise the command writes to the
+job's logs, and reads a pipe, which gets the standard input of `radrm run`.
 
 It runs as the job, with the standard library alone. RADRM_SESSION names the socket. Its exit status
 is the command's: also a death by a signal. The daemon asks for an end by TERM, as of any job: this
@@ -24,10 +32,9 @@ import time
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2)))
 
 from radrm.errors import Unreachable
-from radrm.host.sessions.frames import INPUT, INTERRUPT, SIZE, TAKEN, UNREAD, Frames, size_of
 from radrm.host.sockets import connect, peer
 
 TYPE_CHECKING = False
@@ -353,6 +360,65 @@ def _become(
         os._exit(127 if missing else 126)
     finally:
         os._exit(1)
+
+
+# ------------------------------------------------------------------
+# What the terminal sends to the job: bytes that were typed, the terminal's size, interrupts.
+#
+# A frame is its kind (one byte), the length of its content (two bytes, big-endian) and the content.
+# The other way there are no frames. With a terminal there are only the bytes that the command
+# prints. Without one the job answers each INPUT by a byte, and the next INPUT comes after that: so
+# no input waits in the connection, and an interrupt never waits behind it.
+
+
+INPUT, SIZE, INTERRUPT = 1, 2, 3
+"""Kinds. The first frame of a session is a SIZE: rows and columns, two bytes each. An INPUT without
+content is the end of the input."""
+TAKEN, UNREAD = b"t", b"u"
+"""Without a terminal: the command has got the input; nobody reads it any more."""
+MOST = 16 * 1024
+"""Bytes of one frame's content."""
+_HEAD = struct.Struct("!BH")
+_SIZE = struct.Struct("!HH")
+
+
+def frame(kind: int, content: bytes = b"") -> bytes:
+    return _HEAD.pack(kind, len(content)) + content
+
+
+def size_frame(rows: int, columns: int) -> bytes:
+    return frame(SIZE, _SIZE.pack(min(rows, 0xFFFF), min(columns, 0xFFFF)))
+
+
+def size_of(content: bytes) -> tuple[int, int]:
+    """Rows and columns. Raises ValueError for the content of no SIZE frame."""
+    if len(content) != _SIZE.size:
+        raise ValueError(f"a size of {len(content)} bytes")
+    rows, columns = _SIZE.unpack(content)
+    return rows, columns
+
+
+class Frames:
+    """Puts frames together from pieces of any length. It keeps less than one frame."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the frames that are complete now: kinds and contents. Raises ValueError for
+        anything else."""
+        found, at, self._rest = [], 0, self._rest + data
+        while len(self._rest) - at >= _HEAD.size:
+            kind, length = _HEAD.unpack_from(self._rest, at)
+            if kind not in (INPUT, SIZE, INTERRUPT) or length > MOST:
+                raise ValueError(f"a frame of kind {kind} with {length} bytes")
+            end = at + _HEAD.size + length
+            if end > len(self._rest):
+                break
+            found.append((kind, self._rest[at + _HEAD.size : end]))
+            at = end
+        self._rest = self._rest[at:]
+        return found
 
 
 if __name__ == "__main__":

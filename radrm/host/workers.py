@@ -1,4 +1,6 @@
-"""The daemon's side of a worker: starts it, asks it, limits its time, ends it.
+"""Processes that compute for the daemon: one question at a time, with limits. First its own side.
+
+A message between the two is its length (4 bytes, big-endian) and MessagePack.
 
 Theory of operation: one thread asks, and `close` may come from another at any moment. `close` only
 kills the worker; a question under way then fails and cleans up. An error or a late answer ends the
@@ -8,14 +10,19 @@ worker, so no answer can belong to an earlier question. Nothing survives a resta
 from __future__ import annotations
 
 import contextlib
+import ctypes  # noqa: F401 (`die_with` needs it when this process can read no file any more)
 import os
+import resource
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from radrm.host.workers.messages import LENGTH
+import msgspec
+
+from radrm.host.processes.tree import die_with
 
 START_LIMIT_S = 30.0
 """Real seconds in which a new worker must become ready."""
@@ -143,3 +150,99 @@ def _wait(fd: int, what: int, until: float) -> None:
     poll.register(fd, what)
     if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
         raise TimeoutError
+
+
+# ------------------------------------------------------------------
+# The side of the process: its pipes, and the limits that it sets itself before it works.
+#
+# The kernel enforces them, so they hold whatever the code does that it runs.
+
+
+MEMORY_BYTES = 4 << 30
+"""Address space of a worker."""
+_NOBODY = 65534
+
+
+def take_pipes() -> tuple[int, int]:
+    """The descriptors of questions and answers.
+
+    Standard input and output become /dev/null: what the code reads or prints must not mix with
+    the messages.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+    source, target = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    return source, target
+
+
+def give_up_rights(parent: int) -> None:
+    """Limit memory, write no file, be nobody instead of root, and end with the parent."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError):  # there is already a lower limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(_NOBODY)
+        os.setuid(_NOBODY)
+    die_with(parent)
+
+
+def end_after(seconds: float) -> None:
+    """Have the kernel end this process after this time, should nobody else do it; 0: never."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+# ------------------------------------------------------------------
+# Messages on a pipe: a length (4 bytes, big-endian) and MessagePack.
+
+
+LENGTH = 4
+MAX_MESSAGE = 128 << 20
+"""Bytes: the longest trace plus the longest envelope, with room to spare."""
+
+
+def packed(message: object) -> bytes:
+    """A message as bytes for the pipe."""
+    data = msgspec.msgpack.encode(message, enc_hook=_plain)
+    return len(data).to_bytes(LENGTH, "big") + data
+
+
+def _plain(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):  # a read-only view of a dict
+        return dict(value)
+    raise NotImplementedError(f"a message cannot hold a {type(value).__name__}")
+
+
+def read(source: int, kind: Any) -> Any:
+    """The next message; None at the end of the input."""
+    head = _exactly(source, LENGTH)
+    if head is None:
+        return None
+    size = int.from_bytes(head, "big")
+    if size > MAX_MESSAGE:
+        raise EOFError(f"a message has {size >> 20} MiB; the limit is {MAX_MESSAGE >> 20} MiB")
+    data = _exactly(source, size)
+    return None if data is None else msgspec.msgpack.decode(data, type=kind)
+
+
+def _exactly(source: int, size: int) -> bytes | None:
+    parts: list[bytes] = []
+    while size:
+        part = os.read(source, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def write(target: int, data: bytes) -> None:
+    """Write all of a packed message."""
+    while data:
+        data = data[os.write(target, data) :]

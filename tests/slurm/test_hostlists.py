@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import UsageError
-from radrm.slurm.inside.hostlists import compressed, expanded
+from radrm.slurm.hostlists import compressed, expanded
 
 LISTS = {
     "box": ["box"],

@@ -1,0 +1,414 @@
+"""The published figures of the five papers, and where ours stands on the pages of docs/lab.
+
+A figure is as its text prints it (percent, seconds, counts); `plot` says that it was read from a
+picture, since the text has no number. `Pick` names ours: the cell of a table, or a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+BUILT = "by construction"
+FITTED = "fitted"
+
+
+class Pick(Struct, frozen=True):
+    """Where our figure is: the `nth` number in the cell of a row and a column.
+
+    `under` is the heading above the table, if several tables have such a row. `column` None: `row`
+    is a pattern of the page's text, and its first group the figure. `times` changes the unit.
+    """
+
+    page: str
+    row: str
+    column: str | None = None
+    nth: int = 0
+    under: str | None = None
+    times: float = 1.0
+
+
+class Row(Struct, frozen=True):
+    """A published figure, or the ends of a published range.
+
+    `within`: counts may be so far off. `close`: it is no change but a size, such as joules, seconds
+    or an accuracy, of which the policies differ by less than 25 %.
+    """
+
+    source: str
+    what: str
+    published: tuple[float, float]
+    pick: Pick | None = None
+    word: str | None = None
+    within: float = 0.0
+    close: bool = False
+
+
+class Part(Struct, frozen=True):
+    """The rows of one system. `command`: a sentence with the commands that make ours."""
+
+    title: str
+    command: str
+    rows: tuple[Row, ...]
+
+
+def _row(
+    source: str,
+    what: str,
+    published: float | tuple[float, float],
+    pick: Pick | None = None,
+    word: str | None = None,
+    within: float = 0.0,
+    *,
+    close: bool = False,
+) -> Row:
+    ends = published if isinstance(published, tuple) else (published, published)
+    return Row(source, what, ends, pick, word, within, close)
+
+
+# ------------------------------------------------------------------ FlowCon, SpeCon
+
+_GROWN = "reproduction-flowcon-specon"
+
+
+def _grown(row: str, nth: int = 0) -> Pick:
+    return Pick(_GROWN, row, "letter", nth)
+
+
+def _flowcon() -> Iterator[Row]:
+    yield _row(
+        "6.1.3, fig. 6.5",
+        "VAE's part of the CPUs when MNIST-P comes",
+        0.25,
+        Pick(_GROWN, r"the letter gives VAE\s(\S+)"),
+    )
+    for source, alpha, interval, published in (
+        ("6.1.3", "5%", 30, -31.9),
+        ("table 6.2", "10%", 20, (-26.2, -19.0)),
+        ("table 6.2", "10%", 30, -32.4),
+        ("table 6.2", "10%", 40, -14.3),
+        ("table 6.2", "10%", 50, -15.3),
+        ("table 6.2", "10%", 60, -3.1),
+        ("table 6.2", "1%", 20, -32.1),
+        ("table 6.2", "3%", 20, -31.0),
+        ("table 6.2", "5%", 20, -21.4),
+        ("table 6.2", "15%", 20, -19.8),
+    ):
+        name = f"{alpha}, {interval} s"
+        yield _row(source, f"MNIST-TF's time, {name} (%)", published, _grown(name))
+    fall = Pick(_GROWN, r"the letter's by\s(\S+) %", times=-1.0)
+    yield _row("6.1.3", "makespan of three jobs (%)", (-5.0, -1.0), fall)
+    alone = "equal sharing: MNIST-TF, all (s)"
+    yield _row("6.1.3", alone, 84.7, Pick(_GROWN, r"equal sharing \((\S+) s"), FITTED)
+    for name, sooner in (("3%, 30", 4), ("3%, 60", 5), ("5%, 30", 4), ("5%, 60", 4)):
+        row = _grown(f"5 jobs, {name} s")
+        yield _row("6.1.4", f"jobs of 5 that end sooner, {name} s", sooner, row, within=1)
+    yield _row(
+        "6.1.4", "makespan of 5 jobs, 3%, 30 s (%)", (-5.0, -1.0), _grown("5 jobs, 3%, 30 s", 1)
+    )
+    yield _row("6.1.4", "5 jobs, 3%, 30 s: best (%)", -42.06, _grown("5 jobs, 3%, 30 s", 2))
+    yield _row("6.1.4", "5 jobs, 5%, 60 s: worst (%)", 11.8, _grown("5 jobs, 5%, 60 s", 3))
+    for count, figures in ((10, (9, -2.5, -41.2, 1.1)), (15, (11, -1.5, -11.9, 5.7))):
+        for nth, (what, published) in enumerate(
+            zip(("that end sooner", "makespan (%)", "best (%)", "worst (%)"), figures, strict=True)
+        ):
+            pick = _grown(f"{count} jobs, 10%, 20 s", nth)
+            within = 0.0 if nth else 1.0
+            yield _row("6.1.5", f"{count} jobs: {what}", published, pick, within=within)
+
+
+def _specon() -> Iterator[Row]:
+    for source, name, figures in (
+        ("6.2.3", "20 mixed jobs, 4 workers", (-13.6, -24.7, 15)),
+        ("6.2.3", "30 mixed jobs, 4 workers", (-5.9, -16.4, 20)),
+        ("6.2.4", "50 mixed jobs, 8 workers", (-7.2, -11.1, 30)),
+        ("6.2.2", "20 VAE, one each 50 s", (-14.7, -5.6, 11)),
+    ):
+        for nth, (what, published) in enumerate(
+            zip(("mean (%)", "makespan (%)", "sooner"), figures, strict=True)
+        ):
+            yield _row(
+                source,
+                f"{name}: {what}",
+                published,
+                _grown(name, nth),
+                within=1.0 if nth == 2 else 0.0,
+            )
+    for alpha, interval, published in (
+        ("0.05", 20, -1.1),
+        ("0.05", 25, -5.2),
+        ("0.05", 30, -8.0),
+        ("0.01", 30, -7.2),
+        ("0.1", 30, -9.5),
+    ):
+        name = f"20 VAE at random, α {alpha}, {interval} s"
+        yield _row("6.2.3", f"{name}: mean (%)", published, _grown(name))
+    for source, name, mean, makespan, word in (
+        ("6.2.3", "20 mixed jobs, 4 workers", 710.0, 1421.0, FITTED),
+        ("6.2.3", "30 mixed jobs, 4 workers", 799.5, 1640.0, None),
+        ("6.2.4", "50 mixed jobs, 8 workers", 596.3, 2070.0, None),
+        ("6.2.2", "20 VAE, one each 50 s", 275.2, 1260.0, FITTED),
+    ):
+        for nth, (what, published) in enumerate((("mean (s)", mean), ("makespan (s)", makespan))):
+            # The first number of the cell is the mean, the second the makespan.
+            pick = Pick(_GROWN, name, "without SpeCon", nth)
+            fitted = word if nth == 0 else None
+            yield _row(source, f"{name}, without: {what}", published, pick, fitted, close=True)
+
+
+# ------------------------------------------------------------------ ANDREAS
+
+_ANDREAS = "reproduction-andreas"
+
+
+def _andreas() -> Iterator[Row]:
+    for scenario, published in ((1, 62.0), (2, 30.0)):
+        pick = Pick(_ANDREAS, rf"scenario {scenario}: (\S+) % less on average")
+        yield _row("V-B", f"scenario {scenario}: saved on average (%)", published, pick)
+    yield _row(
+        "V-B, plot",
+        "scenario 1, 100 nodes: longest call (s, at most 0.1)",
+        (0.0, 0.1),
+        Pick(_ANDREAS, r"scenario 1's longest call is (\S+) s"),
+    )
+    yield _row(
+        "V-B",
+        "scenario 2: a call (s, below 0.01)",
+        (0.0, 0.01),
+        Pick(_ANDREAS, r"scenario 2's calls take (\S+) s"),
+    )
+    yield _row(
+        "table III",
+        "predicted and metered cost apart (%)",
+        12.29,
+        Pick(_ANDREAS, r"\s(\S+) % of the prediction apart"),
+        BUILT,
+    )
+    yield _row("table III", "apart for each call (%)", 10.81)
+
+
+# ------------------------------------------------------------------ DLRover, NEARCHUS
+
+_ELASTIC = "reproduction-elastic"
+
+
+def _elastic(row: str, nth: int = 0, times: float = 1.0) -> Pick:
+    return Pick(_ELASTIC, row, "reached", nth, times=times)
+
+
+def _dlrover() -> Iterator[Row]:
+    plan = "plan for W&D, xDeepFM, C = 200 (Table 1)"
+    for nth, what, published in ((0, "W&D", 24), (4, "xDeepFM", 8)):
+        yield _row("table 1", f"plan: workers of {what}", published, _elastic(plan, nth), BUILT)
+    hot = "W&D, two hot PS replaced by 24 CPUs each"
+    yield _row("table 2", "W&D before (steps/s)", 210, _elastic(hot), FITTED)
+    yield _row("4.3", "W&D, hot servers replaced (steps/s)", 258, _elastic(hot, 1), close=True)
+    more = "xDeepFM, 8 → 10 workers"
+    yield _row("table 2", "xDeepFM before (steps/s)", 47.8, _elastic(more), FITTED)
+    yield _row("4.3", "xDeepFM, two more workers (steps/s)", 56, _elastic(more, 1), close=True)
+    slow = "a worker at 25 % CPU: time saved (W&D, xDeepFM)"
+    yield _row("5.2", "slow worker, W&D: saved (%)", 24, _elastic(slow), FITTED)
+    yield _row("5.2", "slow worker, xDeepFM: saved (%)", 42, _elastic(slow, 1), FITTED)
+    server = "a PS at 25 % CPU: time saved (W&D, xDeepFM)"
+    yield _row("5.2", "slow server, W&D: saved (%)", 42, _elastic(server))
+    yield _row("5.2", "slow server, xDeepFM: saved (%)", 25, _elastic(server, 2))
+    wide = "W&D: time against auto-scaling, Optimus"
+    yield _row("5.3", "W&D, against auto-scaling (%, more than)", (30, 60), _elastic(wide))
+    deep = "xDeepFM: time against auto-scaling, Optimus"
+    yield _row("5.3", "xDeepFM, against auto-scaling (%)", 10, _elastic(deep))
+    for what, published in (
+        ("median completion time of a cluster (%)", -31),
+        ("the same, jobs with hot servers (%)", -21),
+        ("the same, jobs with too few CPUs (%)", -57),
+        ("CPU utilisation after (before: 29 %)", 44),
+        ("memory utilisation after (before: 31 %)", 52),
+    ):
+        yield _row("5.4", what, published)
+
+
+def _nearchus() -> Iterator[Row]:
+    cores = "MU: one worker on 20, 32, 64 cores (fig. 3)"
+    for nth, (size, published) in enumerate(((20, 16), (32, 21), (64, 37))):
+        what = f"one worker on {size} cores uses (CPUs)"
+        yield _row("III-A", what, published, _elastic(cores, nth), BUILT)
+    workers = "MU: 1, 2, 10 workers on 64 cores (fig. 4)"
+    for nth, (count, used) in enumerate(((1, 37), (2, 46), (10, 57))):
+        word = FITTED if count < 10 else None
+        what = f"{count} workers on 64 cores use (CPUs)"
+        yield _row("III-A", what, used, _elastic(workers, nth), word)
+    net = "PSN: 1 instead of 10 Gbps on 20, 32, 64 cores (fig. 5a)"
+    for nth, (size, change) in enumerate(((20, -17.7), (32, -53.5), (64, -53.4))):
+        what = f"1 instead of 10 Gbps, {size} cores: use (%)"
+        yield _row("III-A", what, change, _elastic(net, nth), FITTED)
+    bend = "PSN: where use stagnates with 1 PS, with 10 (fig. 5b)"
+    yield _row("III-A", "use stagnates with 1 server at (workers)", 8, _elastic(bend))
+    part = "ResNet-50: part of 100 vCPU that Optimus uses (III-C)"
+    yield _row("III-C", "ResNet-50: part that Optimus uses (%)", 43, _elastic(part))
+    speed = r"one job: speed against Optimus \(A\).*{} \+(\d+) %"
+    for name, published in (("ResNet-50", 71.4), ("InceptionV3", 129.1)):
+        pick = Pick(_ELASTIC, speed.format(name))
+        yield _row("V-A", f"{name}: speed against Optimus (%)", published, pick)
+    brute = r"one job: speed against FA-BF \(A\).*\| MobileNet.*{} \+(\d+) %"
+    pick = Pick(_ELASTIC, r"one job: speed against FA-BF \(A\).*\| MobileNet \+(\d+) %")
+    yield _row("V-A", "MobileNet: speed against FA-BF (%)", 18.3, pick)
+    pick = Pick(_ELASTIC, brute.format("ResNet-50"))
+    yield _row("V-A", "ResNet-50: speed against FA-BF (%)", 19.9, pick)
+    alone = "`nearchus`, one job: time against Optimus (A, B)"
+    yield _row("V-A", "one job, cluster A: time saved (%, median)", 37, _elastic(alone))
+    yield _row("V-A", "one job, cluster B: time saved (%, median)", 62, _elastic(alone, 1))
+    forty = "`nearchus`, 40 jobs (A): queue, time against FA-BF"
+    yield _row("V-B", "40 jobs (A): queue against FA-BF (%)", -67.8, _elastic(forty))
+    yield _row("V-B", "40 jobs (A): time against FA-BF (%)", -23.6, _elastic(forty, 3))
+    beside = "`nearchus`, 40 jobs (A): time against Optimus"
+    yield _row("V-B", "40 jobs (A): time against Optimus (%)", -35.6, _elastic(beside))
+    run = "40 jobs (B): run time against Optimus"
+    yield _row("V-B", "40 jobs (B): run time against Optimus (%)", -24.6, _elastic(run))
+    yield _row("V-B", "40 jobs (A): Optimus' queue against FA-BF (%)", -32.6)
+    yield _row("V-A", "LSTM: speed against Optimus (%)", 14.4)
+    yield _row("V-A", "GPT: speed against Optimus (%)", 55.6)
+
+
+# ------------------------------------------------------------------ RAD-RM
+
+_RAD = "reproduction"
+
+
+def _rad(trace: str, row: str, column: str, nth: int) -> Pick:
+    return Pick(_RAD, row, column, nth, under=trace)
+
+
+def _deaths(source: str, trace: str, row: str, published: int) -> Row:
+    what = f"{trace}, {row}: deaths"
+    return _row(source, what, published, _rad(trace, row, "OOM", 1), within=1)
+
+
+def _radrm() -> Iterator[Row]:
+    for row, published in (
+        ("RR (no condition)", 8),
+        ("MAGM (no condition)", 5),
+        ("MAGM (80%)", 4),
+        ("MAGM (80%, 2 GB)", 2),
+        ("MAGM (80%, 5 GB)", 2),
+        ("LUG (80%, 5 GB)", 2),
+        ("MAGM (75%, 5 GB)", 1),
+        ("MAGM (85%, 5 GB)", 2),
+    ):
+        yield _deaths("table 6.3", "mix90", row, published)
+    for row, published in (
+        ("MAGM + Horus", 1),
+        ("MAGM + FakeTensor", 0),
+        ("MAGM + GPUMemNet", 1),
+        ("MAGM + Horus (80%)", 0),
+        ("MAGM + FakeTensor (80%)", 0),
+        ("MAGM + GPUMemNet (80%)", 0),
+    ):
+        yield _deaths("table 6.4", "mix90", row, published)
+    for row, published in (
+        ("RR on streams", 9),
+        ("RR on MPS", 6),
+        ("MAGM (2 GB, 80%)", 4),
+        ("LUG (2 GB, 80%)", 4),
+        ("MAGM + Horus (80%)", 2),
+        ("MAGM + FakeTensor (80%)", 3),
+        ("MAGM + GPUMemNet (80%)", 1),
+    ):
+        yield _deaths("table 6.5", "heavy60", row, published)
+    for row, energy, word in (
+        ("Exclusive", 33.198, FITTED),
+        ("RR on streams", 34.745, None),
+        ("RR on MPS", 29.601, None),
+        ("MAGM (2 GB, 80%)", 28.781, None),
+        ("MAGM + Horus (80%)", 29.042, None),
+        ("MAGM + FakeTensor (80%)", 30.306, None),
+        ("MAGM + GPUMemNet (80%)", 28.502, FITTED),
+    ):
+        pick = _rad("heavy60", row, "energy", 1)
+        yield _row("table 6.6", f"heavy60, {row}: energy (MJ)", energy, pick, word, close=True)
+    pick = Pick(_RAD, r"saved by MAGM: 13\.3→(\S+)%")
+    yield _row("6.4.6", "energy saved by MAGM (%)", 13.25, pick)
+    for source, row, change in (
+        ("6.4.1", "Oracle worst fit", -30.13),
+        ("6.4.2", "LUG (80%, 5 GB)", -28.0),
+        ("6.4.3", "MAGM + GPUMemNet (80%)", -25.0),
+    ):
+        pick = _rad("mix90", row, "time", 1)
+        yield _row(source, f"mix90, {row}: total time (%)", change, pick)
+    both = "MAGM + GPUMemNet (80%)"
+    pick = _rad("heavy60", both, "time", 1)
+    yield _row("fig. 6.11, plot", f"heavy60, {both}: total time (%)", -26.7, pick)
+    minutes = r"total time 638\.8→(\d+)±\d+, 468\.0→{} min"
+    pick = Pick(_RAD, minutes.format(r"\d+±\d+"))
+    yield _row("fig. 6.13, plot", "heavy60, Exclusive: total time (min)", 638.8, pick, FITTED)
+    pick = Pick(_RAD, r"468\.0→(\d+)±\d+ min")
+    yield _row("fig. 6.13, plot", f"heavy60, {both}: total time (min)", 468.0, pick, FITTED)
+    pick = Pick(_RAD, r"SMACT 0\.609→(0\.\d+)")
+    yield _row("fig. 6.14, plot", "heavy60, Exclusive: SMACT", 0.609, pick, FITTED)
+    pick = Pick(_RAD, r"0\.853→(0\.\d+)")
+    yield _row("fig. 6.14, plot", f"heavy60, {both}: SMACT", 0.853, pick, close=True)
+    for nth, (what, minutes_there) in enumerate((("waiting", 119.3), ("execution", 74.3))):
+        # `119+74→124+62/...`: published, then ours.
+        pick = _rad("heavy60", both, "wait+exec", nth + 2)
+        yield _row(
+            "fig. 6.12, plot", f"heavy60, {both}: {what} (min)", minutes_there, pick, close=True
+        )
+
+
+_MEMNET = "gpumemnet-tables"
+
+
+def _gpumemnet() -> Iterator[Row]:
+    for source, row, published in (
+        ("table 5.3", "MLP, 1 GB", 0.9542),
+        ("table 5.3", "MLP, 2 GB", 0.9706),
+        ("table 5.5", "CNN, random networks", 0.8825),
+        ("table 5.7", "transformer, random networks", 0.8552),
+    ):
+        yield _row(
+            source, f"{row}: accuracy", published, Pick(_MEMNET, row, "accuracy"), close=True
+        )
+    for source, what, published in (
+        ("table 5.3", "Transformer estimator, MLPs, 1 GB", 0.9673),
+        ("table 5.3", "Transformer estimator, MLPs, 2 GB", 0.9804),
+        ("table 5.5", "Transformer estimator, CNNs", 0.8449),
+        ("table 5.7", "Transformer estimator, transformers", 0.8650),
+    ):
+        yield _row(source, f"{what}: accuracy", published)
+
+
+def _gpu() -> Iterator[Row]:
+    for source, what, published in (
+        ("3.3.2, fig. 3.1", "one thread in one block: GRACT (%)", 90),
+        ("table 3.2", "ResNet50, epoch without a tool (min)", 37.06),
+        ("table 3.2", "ResNet50, epoch with dcgm (min)", 37.19),
+        ("4.3.2", "3 copies, MPS or MIG: time per epoch (%)", (50, 110)),
+        ("4.3.2", "7 copies, MPS or MIG: time per epoch (times)", (2, 2.5)),
+        ("table 4.2", "recommender and ResNet152, time-sliced (%)", -5),
+        ("table 4.2", "recommender and ResNet152, MPS (%)", -13),
+        ("table 4.2", "recommender and ResNet152, MIG (%)", -13),
+    ):
+        yield _row(source, what, published)
+
+
+PARTS = (
+    Part("FlowCon (Zheng's thesis)", "`python -m benchmarks.flowcon`, *letter*.", (*_flowcon(),)),
+    Part("SpeCon (Zheng's thesis)", "`python -m benchmarks.specon`, *letter*.", (*_specon(),)),
+    Part("ANDREAS", "`make bench-deadlines`, free moves.", (*_andreas(),)),
+    Part("DLRover", "`make bench-elastic`.", (*_dlrover(),)),
+    Part("NEARCHUS", "`make bench-elastic`.", (*_nearchus(),)),
+    Part(
+        "RAD-RM, scheduling",
+        "`python -m benchmarks.simulation.reproduction --data FOLDER`, the published loop.",
+        (*_radrm(),),
+    ),
+    Part(
+        "RAD-RM, GPUMemNet",
+        "`python -m benchmarks.gpumemnet.train --tables`.",
+        (*_gpumemnet(),),
+    ),
+    Part(
+        "RAD-RM, on a GPU",
+        "No GPU was there yet: `make gpu-accept` and `python -m benchmarks.micro`.",
+        (*_gpu(),),
+    ),
+)

@@ -1,0 +1,171 @@
+"""What the daemon of a node tells Slurm's controller, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from radrm.slurm import telling
+from radrm.slurm.comment import Use, waiting
+from radrm.slurm.outer import Told
+from radrm.slurm.telling import Notes, Voice
+from radrm.structs import replace
+from tests.waiting import wait_until
+
+RUN = "slurm:c:47.0"
+TOLD = Told("47", 1000, "train", "shared", "g1", 3600.0, 0.0, 9000, "")
+BUSY, HELD = frozenset({"memory"}), frozenset({"paused"})
+
+
+class AtOnce(Voice):
+    """Does what is to be done in the thread that asks for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_tell = True
+
+    def do(self, name: str, work: Callable[[], object]) -> None:
+        work()
+
+
+class Node:
+    """The notes of a node, whose clock the test sets. Slurm shows a limit of `limit`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, told: Told = TOLD) -> None:
+        self.now_s, self.limit, self.asked = 1000.0, "01:00:00", list[str]()
+        monkeypatch.setattr(telling.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(telling, "run", self.run)
+        monkeypatch.setattr(telling, "shown", self.shown)
+        self.notes = Notes(1800.0, AtOnce())
+        self.notes.begin(RUN, "46_1", told)
+
+    def run(self, *words: str, timeout_s: float) -> str:
+        self.asked.append(" ".join(words[2:]))
+        return ""
+
+    def shown(self, named: str, timeout_s: float) -> dict[str, str]:
+        self.asked.append(f"show {named}")
+        return {"TimeLimit": self.limit}
+
+    def waits(self, kind: frozenset[str] = BUSY, why: str = "GPU 0: busy") -> None:
+        if self.notes.is_due(RUN):
+            self.notes.waiting(RUN, why, kind)
+
+
+def test_a_job_that_starts_at_once_costs_nothing_until_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node(monkeypatch)
+    node.waits()
+    node.now_s += 5
+    node.notes.started(RUN)
+    assert node.asked == []
+    assert node.notes.ended(RUN, Use(gpu_s=3.0)) and node.notes.ended(RUN, Use(gpu_s=3.0))
+    assert node.asked == ["JobId=46_1 AdminComment=radrm:gpu_s=3"]
+
+
+def test_a_wait_is_shown_once_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it waits the limit is longer, from its start on its own and the wait."""
+    node = Node(monkeypatch)
+    for _ in range(8):
+        node.now_s += 20
+        node.waits()
+    note = waiting("GPU 0: busy", 0, 60)
+    assert node.asked == [f"JobId=46_1 AdminComment={note} TimeLimit=90"]
+    node.limit = "01:30:00"
+    node.notes.started(RUN), node.notes.started(RUN)
+    assert node.asked[1:] == ["show 46_1", "JobId=46_1 AdminComment= TimeLimit=63"]
+
+
+def test_a_limit_that_an_administrator_has_changed_meanwhile_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node(monkeypatch)
+    node.now_s += 60
+    node.waits()
+    node.limit = "03:30:00"  # it was 90 minutes, and two hours were added
+    node.notes.started(RUN)
+    assert node.asked[-1].endswith("TimeLimit=181")
+
+
+def test_a_new_daemon_knows_the_limit_of_a_job_whose_wait_was_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    note = waiting("GPU 0: busy", 1, 60)
+    node = Node(monkeypatch, replace(TOLD, limit_s=5400.0, ran_s=120.0, note=note))
+    assert node.notes.own_limit_s(RUN) == 3600.0
+    node.waits()
+    assert node.asked == [f"JobId=46_1 AdminComment={note}"], "nothing is added twice"
+    node.limit = "01:30:00"
+    node.notes.started(RUN)
+    assert node.asked[-1].endswith("TimeLimit=62")
+
+
+def test_a_reason_of_another_kind_is_told_once_a_minute_for_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node(monkeypatch)
+    node.now_s += 30
+    node.waits()
+    node.waits(why="GPU 1: busy")
+    assert len(node.asked) == 1, "the same kind"
+    for kind in HELD, BUSY, HELD:
+        node.waits(kind)
+    assert len(node.asked) == 2
+    node.now_s += 60
+    node.waits(BUSY)
+    assert len(node.asked) == 3
+
+
+@pytest.mark.parametrize(("limit_s", "minutes"), [(None, "TimeLimit=2"), (60.0, None)])
+def test_the_limit_of_a_file_is_slurms_where_slurm_has_none(
+    monkeypatch: pytest.MonkeyPatch, limit_s: float | None, minutes: str | None
+) -> None:
+    node = Node(monkeypatch, replace(TOLD, limit_s=limit_s))
+    node.notes.limit(RUN, 90.0), node.notes.limit(RUN, 90.0)
+    assert node.asked == ([f"JobId=46_1 {minutes}"] if minutes else [])
+
+
+def test_one_that_is_not_root_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch)
+    node.notes._voice.may_tell = False
+    node.now_s += 600
+    node.waits()
+    node.notes.started(RUN), node.notes.limit(RUN, 1.0), node.notes.returns(RUN, "x")
+    assert node.notes.ended(RUN, Use()) and node.asked == []
+
+
+def test_a_silent_controller_is_silent_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, up = Node(monkeypatch), [True]
+    monkeypatch.setattr(node, "run", lambda *words, timeout_s: "SlurmdTimeout           = 40 sec\n")
+    monkeypatch.setattr(telling, "run", node.run)
+    pings: list[float] = []
+
+    def is_up(timeout_s: float) -> bool:
+        pings.append(node.now_s)
+        return up[0]
+
+    monkeypatch.setattr(telling, "is_up", is_up)
+
+    def silent(after_s: float) -> bool:
+        node.now_s += after_s
+        return node.notes.silence()[0] is not None
+
+    assert not silent(0) and not silent(3600), "nobody has asked for an hour"
+    assert node.notes.silence()[1] == 10.0
+    up[0] = False
+    assert [silent(10) for _ in range(5)] == [False] * 4 + [True]
+    up[0] = True
+    assert [silent(10) for _ in range(2)] == [False, False]
+    before = len(pings)
+    assert not any(silent(0) for _ in range(100)) and len(pings) == before, "one for the node"
+
+
+def test_the_last_that_is_to_be_told_of_a_job_is_told() -> None:
+    voice, told = Voice(), list[str]()
+    voice.do("a", lambda: wait_until(lambda: voice.is_telling("b"), "more"))
+    for text in "first", "last":
+        voice.do("b", lambda text=text: told.append(text))  # type: ignore[misc]
+    wait_until(lambda: not voice.is_telling("b"), "all")
+    assert told == ["last"]
