@@ -324,6 +324,12 @@ class DeviceLedger:
         stale_after_s = self._settings.stale_after_s
         return why_unreadable(self.reading, self.fresh_from_s, stale_after_s, now_s)
 
+    def is_closed(self, now_s: float) -> bool:
+        """Return whether the device takes no job now that waits, whatever that needs."""
+        if self.unreadable(now_s) is not None:
+            return True
+        return any(each.collocation.whole_device for each in self.holdings.values())
+
     def is_stale(self, now_s: float) -> bool:
         """Return whether the last reading is older than `CoreSettings.stale_after_s`."""
         reading = self.reading

@@ -122,6 +122,10 @@ class WaitingQueue:
         job_id: int = self._sorted[position][ID]
         return job_id
 
+    def ids(self) -> Iterator[int]:
+        """Yield the ids of all jobs, in no order that matters: that costs less."""
+        return iter(self._key_of)
+
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._key_of
 
@@ -238,6 +242,10 @@ class RankedQueue:
         )
         first = min(firsts, default=None)
         return None if first is None else first[ID]
+
+    def ids(self) -> Iterator[int]:
+        """Yield the ids of all jobs, in no order that matters: that costs less."""
+        return iter(self._uid_of)
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._uid_of
