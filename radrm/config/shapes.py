@@ -77,7 +77,7 @@ class SlurmConfig:
     """The folder of the node's daemon (its RADRM_HOME); `%n` is the node's name. Empty: the daemon
     of the server, else that of the user. A daemon in such a folder serves the user who started it.
 
-    One user with several nodes on one server, as in a test."""
+    Who has several nodes on one server, as in a test."""
     fence: bool = setting(False, v.switch)
     """End the jobs of a node that Slurm's controller has not answered for `SlurmdTimeout`: it may
     have started them on another node.
