@@ -17,11 +17,10 @@ from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.storage.spool import Envelope
 from radrm.slurm import accounts, comment
 from radrm.slurm.asking import format_of, jobs_of, names_of, pids_in, record
-from radrm.slurm.jobs import gpumem_in
-from radrm.slurm.outer import moment
+from radrm.slurm.outer import count_in, moment
 from radrm.slurm.pilot.main import given
 from radrm.slurm.pilot.shared import Shared, rest_of
-from radrm.slurm.submitting import FIRST, is_gpumem_asked, unwrap
+from radrm.slurm.submitting import SCRIPT, WRAPPER, is_gpumem_asked, unwrap
 
 _CONFIG = SlurmConfig()
 _SHOWN = (
@@ -67,13 +66,14 @@ def _shown(text: str) -> None:
     fields = record(text)
     for name in ("StartTime", "EndTime"):
         moment(fields.get(name, ""))
-    mib = gpumem_in(fields.get("TresPerNode", ""), "gpumem")
+    mib = count_in(fields.get("TresPerNode", ""), "gpumem")
     assert mib is None or mib >= 0
     _comment(fields.get("Comment", ""))
 
 
 def _comment(text: str) -> None:
     assert 0 <= comment.returned(text) < 1000
+    assert (comment.own_limit_min(text) or 0) >= 0
     why = comment.why_waiting(text)
     use = comment.use_of(text)
     assert why is None or use is None
@@ -141,7 +141,10 @@ TARGETS = (
     Target("slurm-accounts", (_SACCT, _COMPLETED), _accounts),
     Target(
         "slurm-script",
-        (f"{FIRST}\n#RAD-GPUMEM\n#RAD-OPTION --time=60\n#!/bin/sh\ntrue\n",),
+        tuple(
+            f"{first}#RAD-GPUMEM\n#RAD-OPTION --time=60\n#!/bin/sh\ntrue\n"
+            for first in ("#!/usr/bin/env -S radrm slurm-step\n", WRAPPER + SCRIPT)
+        ),
         _script,
     ),
     Target("slurm-rules", ("-- radrm job_submit rules, format 1\nlocal RADRM = {\n",), _rules),
