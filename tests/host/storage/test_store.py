@@ -200,4 +200,4 @@ def test_what_has_its_default_is_not_stored(path: str) -> None:
     store = Store(path)
     world = saved_world(store)
     (text,) = store._db.execute("SELECT record FROM jobs WHERE id = 2").fetchone()
-    assert store.job(2) == world.jobs[2] and "null" not in text and '"used_s"' not in text
+    assert store.job(2) == world.jobs[2] and '"held"' not in text and '"used_s"' not in text
