@@ -56,7 +56,12 @@ def _daemon(folder: str, receiver: Receiver, count: int, seconds: int = 30) -> l
     world, store = World(gpus(1), settings=settings), Store(f"{folder}/radrm.sqlite")
     jobs = [world.submit(gpus=0) for _ in range(count)]
     store.save(world.decisions, map(submission_of, jobs))
-    decisions = Decisions(world.scheduler, store, Mock(**{"carry_out.return_value": []}), None)
+    decisions = Decisions(
+        world.scheduler,
+        store,
+        Mock(**{"carry_out.return_value": [], "ended_by.return_value": []}),
+        None,
+    )
     clock = Mock(spec=Clock)
     clock.now = lambda: Instant(world.boot_s, 1e9 + world.boot_s, "bench")
     reports = Reports(clock, world.scheduler, receiver, 10.0, 1.0)

@@ -35,7 +35,12 @@ def _transactions(path: str, seconds: int) -> int:
     world, store = World(gpus(JOBS)), Store(path)
     jobs = [world.submit(20 * GIB, smact=0.9) for _ in range(JOBS)]
     store.save(world.decisions, map(submission_of, jobs))
-    decisions = Decisions(world.scheduler, store, Mock(**{"carry_out.return_value": []}), None)
+    decisions = Decisions(
+        world.scheduler,
+        store,
+        Mock(**{"carry_out.return_value": [], "ended_by.return_value": []}),
+        None,
+    )
     count = 0
 
     def note(query: str) -> None:

@@ -22,6 +22,8 @@ from radrm.deadlines import Costs, Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.energy import HOUR_S, EnergyBook, EnergyRow
 
+_FIELDS = {"user": "user", "group": "group", "job": "job_id", "gpu": "device"}
+"""The field of a row by which it is added up; of a day, none."""
 COLUMNS = {"user": "user", "group": "grp", "job": "job_id", "gpu": "device", "day": "hour"}
 """What can be added up, and its column in the book."""
 MOST_ROWS = 1000
@@ -83,13 +85,7 @@ class EnergySums(Struct):
         self._sum(row).add(row, self.costs)
 
     def _sum(self, row: EnergyRow) -> EnergySum:
-        key: Key = {
-            "user": row.user,
-            "group": row.group,
-            "job": row.job_id,
-            "gpu": row.device,
-            "day": self._day(row.hour_s),
-        }[self.by]
+        key: Key = self._day(row.hour_s) if self.by == "day" else getattr(row, _FIELDS[self.by])
         found = self.sums.get(key)
         if found is None:
             if len(self.sums) >= MOST_KEYS:

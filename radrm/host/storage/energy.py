@@ -132,14 +132,14 @@ class EnergyBook:
         return None if found is None else int(found[0])
 
     def sums(self, begin_s: int, end_s: int, by: str) -> list[EnergyRow]:
-        """Return the sums of the hours that begin in this time, by hour, device and `by`.
+        """Return the sums of the hours that begin in this time: what jobs used by hour and `by`,
+        and idle energy by hour and device.
 
-        `by`: a column, `user`, `grp` or `job_id`; what jobs used is added up by it. Idle energy
-        has a row of its own.
+        `by`: a column. What jobs used on several devices is added up, but by `device`.
         """
         query = (
             "SELECT hour, device, nullif(max(job_id), 0), max(user), max(grp), sum(joules), "
             "sum(equally_j), sum(seconds) FROM energy WHERE hour >= ? AND hour < ? "
-            f"GROUP BY hour, device, job_id = 0, {by}"
+            f"GROUP BY hour, job_id = 0, CASE WHEN job_id = 0 THEN device ELSE {by} END"
         )
         return [EnergyRow(*row) for row in self._db.execute(query, (begin_s, end_s))]

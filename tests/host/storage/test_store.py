@@ -194,3 +194,10 @@ def test_reservations_for_users_are_kept_until_they_end(path: str) -> None:
     store.save([replace(world.decisions[-1], changed=(old,))])
     assert store.ended_reservations(5) == [], "only the latest thousand"
     assert [each.id for each in store.kept().user_reservations] == [1, 1002]
+
+
+def test_what_has_its_default_is_not_stored(path: str) -> None:
+    store = Store(path)
+    world = saved_world(store)
+    (text,) = store._db.execute("SELECT record FROM jobs WHERE id = 2").fetchone()
+    assert store.job(2) == world.jobs[2] and '"held"' not in text and '"used_s"' not in text
