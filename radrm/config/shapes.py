@@ -370,7 +370,7 @@ class RetentionConfig:
     finished_jobs: int = setting(100_000, v.none_or(v.whole(100, 10**9)))
     """Finished jobs of one user that are kept, from 100: the newest. None goes in its first hour.
 
-    A site with little room in `/var`: a job takes some KiB."""
+    A site with little room in `/var`: a job takes about 2 KiB."""
     refused_mib: int = fixed(1024)
     """Size of all files together that lay in the spool and were no envelopes. The oldest go."""
 

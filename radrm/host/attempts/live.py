@@ -132,6 +132,13 @@ class Live(Struct):
         return [*(fd for fd in own if fd is not None), *self.fds_of_remains]
 
     @property
+    def tells(self) -> bool:
+        """Whether these tell of all news: not of a start that an earlier daemon asked for, and not
+        of what a step says."""
+        starts = self.start_reported or self.announcement is not None
+        return starts and self.pidfd is not None and self.step is None
+
+    @property
     def is_being_ended(self) -> bool:
         """True while nothing new is known of what a dead runner has left."""
         fds = self.fds_of_remains
