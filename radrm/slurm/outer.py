@@ -56,11 +56,14 @@ class SlurmJob(Struct, frozen=True):
 
 
 class Told(Struct, frozen=True):
-    """What Slurm's controller says of a job. `limit_s`: its time limit, None without one; `ran_s`:
-    how long this run has taken. `gpumem_mib`: what it has asked for, None for nothing; `note`: its
-    AdminComment, where the daemon writes."""
+    """What Slurm's controller says of a job that was asked for as `named`. `restart`: how often it
+    has been run again. `limit_s`: its time limit, None without one; `ran_s`: how long this run has
+    taken. `gpumem_mib`: what it has asked for, None for nothing; `note`: its AdminComment, where
+    the daemon writes."""
 
+    named: str
     id: str
+    restart: str
     uid: int | None
     name: str
     partition: str
@@ -69,6 +72,11 @@ class Told(Struct, frozen=True):
     ran_s: float
     gpumem_mib: int | None
     note: str
+
+    @property
+    def run(self) -> str:
+        """What names this run of the job on this node."""
+        return f"{self.id}.{self.restart}"
 
     @property
     def document(self) -> dict[str, object]:
@@ -81,11 +89,13 @@ class Told(Struct, frozen=True):
         }
 
 
-def told_of(fields: Mapping[str, str], gres: str) -> Told:
-    """Return what the fields of `scontrol show job` say."""
+def told_of(named: str, fields: Mapping[str, str], gres: str) -> Told:
+    """Return what the fields of `scontrol show job NAMED` say."""
     owner = re.search(r"\(([0-9]{1,10})\)$", fields.get("UserId", ""))  # alice(1000)
     return Told(
+        named=named,
         id=fields.get("JobId", ""),
+        restart=fields.get("Restarts", "0"),
         uid=int(owner[1]) if owner else None,
         name=fields.get("JobName", ""),
         partition=fields.get("Partition", ""),

@@ -131,10 +131,10 @@ class Steps:
 
     def told(self, client: Peer, outer: OuterJob, named: str) -> Told | None:
         """Return what the controller says of the job of a step that was vouched for; None while it
-        says nothing, and is asked again."""
+        says nothing, and is asked again as `named`."""
         known = self._vouched.get(outer.step)
         if isinstance(known, tuple) and known[2] is not None:
-            self.notes.begin(outer.name, named, known[2])
+            self.notes.begin(known[2])
             return known[2]
         self._begin_to_ask(client, outer.step, outer.id, named)
         return None
@@ -144,7 +144,7 @@ class Steps:
         if not self.config.enabled:
             why = "its radrm takes no jobs of Slurm (slurm.enabled is false)"
             if told.gpumem_mib is not None:  # nobody drains a node by a job of another kind
-                self.notes.fault(outer.name, told, why)
+                self.notes.fault(told, why)
             return "node", why
         if told.partition != self.config.partition:
             own = self.config.partition
@@ -156,7 +156,7 @@ class Steps:
         if not is_in_job(pid, outer_id, node=self.config.node):
             raise NotThere(pid, outer_id)
         try:
-            return told_of(shown(named), self.config.gres)
+            return told_of(named, shown(named), self.config.gres)
         except Refused:
             return None  # the controller is away; Slurm starts no process of another user in a job
 
@@ -300,9 +300,10 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
     if words.get("fenced") is True:
         answer["silent"], answer["every_s"] = steps.notes.silence()
     told = steps.told(client, outer, named)
+    run = "" if told is None else told.run
     if (ticket := words.get("ticket")) is None:
         if told is not None:
-            limit_s = steps.notes.own_limit_s(outer.name)
+            limit_s = steps.notes.own_limit_s(told.run)
             answer["slurm"] = {**told.document, "limit_s": limit_s}
             answer["fault"], answer["why"] = steps.fault(outer, told) or (None, None)
         return answer
@@ -314,15 +315,15 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
         return answer
     if job.outer is not None and job.outer.step != outer.step:
         raise Refused(f"job {job.label} is not that of {outer.label}")
-    _note_end(steps, loop, job, outer, words)
+    _note_end(steps, loop, job, run, words)
     job = loop.scheduler.snapshot.job(job.id) or loop.store.job(job.id) or job
     documents = JobDocuments(loop.scheduler, loop.store)
     answer["job"] = documents.detailed(job, loop.clock.now())
-    steps.notes.limit(outer.name, job.spec.time_limit_s)
+    steps.notes.limit(run, job.spec.time_limit_s)
     if job.state.final:
-        _note_ended(steps, loop, job, outer, answer)
+        _note_ended(steps, loop, job, run, answer)
     elif job.state.waiting:
-        _note_waiting(steps, loop, job, outer, answer["job"].reason)
+        _note_waiting(steps, loop, job, run, answer["job"].reason)
     attempt = loop.scheduler.snapshot.attempt(job.id)
     if attempt is not None:
         folder = loop.launcher.folder(attempt.serial)
@@ -330,7 +331,7 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
         there = waiting.exists(folder)
         answer["folder"] = os.path.join(folder, attempts.STEP) if there else None
         if there:
-            steps.notes.started(outer.name)
+            steps.notes.started(run)
     return answer
 
 
@@ -342,14 +343,12 @@ def _is_name(named: Any) -> bool:
     return isinstance(named, str) and _NAMED.fullmatch(named) is not None
 
 
-def _note_waiting(
-    steps: Steps, loop: Serves, job: Job, outer: OuterJob, reason: str | None
-) -> None:
+def _note_waiting(steps: Steps, loop: Serves, job: Job, run: str, reason: str | None) -> None:
     """Have Slurm show why a job waits."""
-    if steps.notes.is_due(outer.name):
+    if steps.notes.is_due(run):
         rules = {r.rule for r in loop.scheduler.why_waiting(job.id, loop.clock.now())}
         why = in_slurms_numbers(reason or "for its turn", loop.scheduler.snapshot.job)
-        steps.notes.waiting(outer.name, why, frozenset(rules))
+        steps.notes.waiting(run, why, frozenset(rules))
 
 
 def in_slurms_numbers(text: str, job_of: Callable[[int], Job | None]) -> str:
@@ -364,13 +363,13 @@ def in_slurms_numbers(text: str, job_of: Callable[[int], Job | None]) -> str:
     return _JOBS.sub(named, text)
 
 
-def _note_ended(steps: Steps, loop: Serves, job: Job, outer: OuterJob, answer: Document) -> None:
+def _note_ended(steps: Steps, loop: Serves, job: Job, run: str, answer: Document) -> None:
     """Have Slurm show what a job has used; or say that it has not fitted here."""
     if job.state is JobState.FAILED and not job.attempts:
         answer["fault"], answer["why"] = "place", job.reason or "it cannot run there"
     elif job.outer is not None and job.outer.gone is None:
         use = comment.Use(**_use(loop.store.attempts(job.id)))
-        answer["telling"] = not steps.notes.ended(outer.name, use)
+        answer["telling"] = not steps.notes.ended(run, use)
 
 
 def _use(made: Iterable[Attempt]) -> Document:
@@ -420,7 +419,7 @@ def _earlier(loop: Serves, outer: OuterJob) -> str | None:
     return "an earlier one" if job is None else f"job {job.label} ({job.state.value})"
 
 
-def _note_end(steps: Steps, loop: Serves, job: Job, outer: OuterJob, words: Words) -> None:
+def _note_end(steps: Steps, loop: Serves, job: Job, run: str, words: Words) -> None:
     """Note that the Slurm job ends, if the step says so: why, and since when (time since boot)."""
     gone, why, since_s = words.get("gone"), words.get("why"), words.get("since_s")
     if gone is None:
@@ -431,7 +430,7 @@ def _note_end(steps: Steps, loop: Serves, job: Job, outer: OuterJob, words: Word
         return  # it has started meanwhile
     text = plain(why[:_LONGEST_WHY])
     if gone == RETURNED and job.outer is not None and job.outer.gone is None:
-        steps.notes.returns(outer.name, text)
+        steps.notes.returns(run, text)
     reason, ago_s = _REASONS[str(gone)], clock_gettime(CLOCK_BOOTTIME) - since_s
     if not 0 <= ago_s < _LONGEST_AGO_S:
         ago_s = 0.0

@@ -96,8 +96,8 @@ def one_line(error: RadrmError) -> str:
 class _Job:
     """One job of Slurm's on this node. `own_min`: its own limit, once its wait is added to it."""
 
-    def __init__(self, named: str, told: Told) -> None:
-        self.named, self.told = named, told
+    def __init__(self, told: Told) -> None:
+        self.named, self.told = told.named, told
         self.began_s = time.monotonic() - told.ran_s
         self.returned = comment.returned(told.note)
         self.own_min = comment.own_limit_min(told.note)
@@ -130,16 +130,12 @@ class Notes:
         self._unanswered_s: float | None = None
         """Since when no ping has been answered; None: the last one was."""
 
-    def begin(self, name: str, named: str, told: Told) -> None:
-        """Note a run of a job whose step has been vouched for. `name`: of the run, for ever."""
+    def begin(self, told: Told) -> None:
+        """Note a run of a job whose step has been vouched for. Runs are named as Slurm says
+        (`Told.run`), and never as a step does: what follows is done with the rights of root."""
         if len(self._jobs) >= _KEPT:
             self._jobs = {key: job for key, job in self._jobs.items() if not job.has_ended}
-        self._jobs.setdefault(name, _Job(named, told))
-
-    def told(self, name: str) -> Told | None:
-        """Return what the controller said of a run when its step began; None: nothing."""
-        job = self._jobs.get(name)
-        return None if job is None else job.told
+        self._jobs.setdefault(told.run, _Job(told))
 
     def own_limit_s(self, name: str) -> float | None:
         """Return the time limit of a run, without what was added for its wait; None without one."""
@@ -195,7 +191,8 @@ class Notes:
         self._faults.clear()
         if job.kind is None and not job.noted:
             return  # nothing was told of it
-        waited_min = math.ceil(job.waited_s / 60)
+        # A step that stays for longer gains nothing by it.
+        waited_min = min(math.ceil(job.waited_s / 60), self._patience_min)
 
         def tell() -> None:
             more, limit_s = {}, None
@@ -231,9 +228,9 @@ class Notes:
 
     # ------------------------------------------------------------- the node
 
-    def fault(self, name: str, told: Told, why: str) -> None:
+    def fault(self, told: Told, why: str) -> None:
         """Count a job that this node cannot serve. The third one drains the node."""
-        self._faults.add(name)
+        self._faults.add(told.id)
         if len(self._faults) < _FAULTS or not self._voice.may_tell or not told.node:
             return
         self._faults.clear()
@@ -245,12 +242,10 @@ class Notes:
         """Return why a job ends because the controller is silent, None while it is not; and after
         how many seconds a step asks again."""
         now_s, timeout_s = time.monotonic(), self._timeout_s or _DEFAULT_S
-        every_s = timeout_s / _ASKS
+        every_s = timeout_s / _ASKS if self._timeout_s else _LEAST_S
         if now_s - self._pinged_s >= 0.9 * every_s:
             self._pinged_s = now_s
             self._voice.do("the controller", self._ping)
-        if self._timeout_s is None:
-            return None, _LEAST_S
         silent_s = 0.0 if self._unanswered_s is None else now_s - self._unanswered_s
         if silent_s < timeout_s:
             return None, every_s
@@ -259,14 +254,12 @@ class Notes:
         return why, every_s
 
     def _ping(self) -> None:
-        if self._timeout_s is None:
-            self._pinged_s = float("-inf")  # the first ping follows at once
-            self._timeout_s = _slurmd_timeout_s(_scontrol("show", "config"))
-            return
         if self._unanswered_s is None:
             self._unanswered_s = self._pinged_s
         if is_up(_PING_S):
             self._unanswered_s = None
+            if self._timeout_s is None:
+                self._timeout_s = _slurmd_timeout_s(_scontrol("show", "config"))
 
 
 _ASKS = 4

@@ -69,11 +69,11 @@ def test_what_the_controller_says_of_a_job() -> None:
         "TimeLimit=1-00:00:00 AdminComment=radrm: waits: x (limit 60 min, returned 2 of 3 times)  "
         "Comment=site:47 TresPerNode=gres:gpumem:9000"
     )
-    told = told_of(record(text), "gpumem")
+    told = told_of("46_1", record(text), "gpumem")
     assert (told.id, told.uid, told.node, told.name) == ("47", 1000, "g1", "my job")
     assert (told.limit_s, told.ran_s, told.gpumem_mib) == (86400.0, 90.0, 9000)
     assert (returned(told.note), own_limit_min(told.note)) == (2, 60)
-    assert told_of(record("JobId=4 TimeLimit=UNLIMITED UserId=x"), "gpumem").limit_s is None
+    assert told_of("4", record("JobId=4 TimeLimit=UNLIMITED UserId=x"), "gpumem").limit_s is None
 
 
 def test_a_record_with_spaces_in_its_values() -> None:

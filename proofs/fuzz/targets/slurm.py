@@ -17,10 +17,10 @@ from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.storage.spool import Envelope
 from radrm.slurm import accounts, comment
 from radrm.slurm.asking import format_of, jobs_of, names_of, pids_in, record
-from radrm.slurm.outer import count_in, moment
+from radrm.slurm.outer import moment, told_of
 from radrm.slurm.pilot.main import given
 from radrm.slurm.pilot.shared import Shared, rest_of
-from radrm.slurm.submitting import SCRIPT, WRAPPER, is_gpumem_asked, unwrap
+from radrm.slurm.submitting import is_gpumem_asked, unwrap, wrap
 
 _CONFIG = SlurmConfig()
 _SHOWN = (
@@ -66,7 +66,7 @@ def _shown(text: str) -> None:
     fields = record(text)
     for name in ("StartTime", "EndTime"):
         moment(fields.get(name, ""))
-    mib = count_in(fields.get("TresPerNode", ""), "gpumem")
+    mib = told_of("47", fields, "gpumem").gpumem_mib
     assert mib is None or mib >= 0
     _comment(fields.get("Comment", ""))
 
@@ -141,10 +141,7 @@ TARGETS = (
     Target("slurm-accounts", (_SACCT, _COMPLETED), _accounts),
     Target(
         "slurm-script",
-        tuple(
-            f"{first}#RAD-GPUMEM\n#RAD-OPTION --time=60\n#!/bin/sh\ntrue\n"
-            for first in ("#!/usr/bin/env -S radrm slurm-step\n", WRAPPER + SCRIPT)
-        ),
+        (wrap("#!/bin/sh\ntrue\n", ["--time=60"]),),
         _script,
     ),
     Target("slurm-rules", ("-- radrm job_submit rules, format 1\nlocal RADRM = {\n",), _rules),

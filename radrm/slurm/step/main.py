@@ -222,9 +222,9 @@ class Step:
 
     # ------------------------------------------------------------- the daemon
 
-    def _ask(self, **more: Any) -> dict[str, Any] | None:
+    def _ask(self) -> dict[str, Any] | None:
         """Ask the daemon; None while it does not answer. Raises `Refused`."""
-        words = {**self._job.fields, "named": self._job.named, **more}
+        words = {**self._job.fields, "named": self._job.named, "fenced": self._config.fence}
         if self._envelope is not None:
             words["ticket"] = self._envelope.ticket
         if self._gone is not None:
@@ -300,7 +300,7 @@ class Step:
             number = attempt.wait(pause_s if heard is not None else min(pause_s, _UNHEARD_S))
             self._obey(number, runner)
             if number is None and self._gone is None:
-                heard = self._ask(fenced=self._config.fence)
+                heard = self._ask()
                 self._look_at_fence(heard or {})
         self._obey(attempt.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
         attempt.close(folder, self._gone)

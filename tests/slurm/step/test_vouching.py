@@ -29,7 +29,7 @@ UID = 1000
 ON = SlurmConfig(enabled=True)
 
 
-TOLD = Told("47", UID, "train", "shared", "g1", 3600.0, 0.0, 9000, "")
+TOLD = Told("47", "47", "0", UID, "train", "shared", "g1", 3600.0, 0.0, 9000, "")
 
 
 class Said(Voice):
@@ -192,11 +192,11 @@ def test_whose_fault_it_is_that_a_job_cannot_run_here(
 def test_the_third_job_that_a_node_cannot_serve_drains_it(site: Callable[..., Site]) -> None:
     """Three jobs, not three questions of one; and none that asks for no GPU memory."""
     here = site(TOLD, SlurmConfig())
-    for number in "47", "47", "48":
-        here.steps.fault(outer(number), TOLD)
-    here.steps.fault(outer("49"), replace(TOLD, gpumem_mib=None))
+    for number, restart in ("47", "0"), ("47", "1"), ("48", "0"):
+        here.steps.fault(outer(number), replace(TOLD, id=number, restart=restart))
+    here.steps.fault(outer("49"), replace(TOLD, id="49", gpumem_mib=None))
     assert here.drained == []
-    here.steps.fault(outer("50"), TOLD)
+    here.steps.fault(outer("50"), replace(TOLD, id="50"))
     assert here.drained == ["the node"]
 
 
@@ -211,3 +211,18 @@ def test_a_reason_names_jobs_of_slurms_by_slurms_numbers() -> None:
     assert in_slurms_numbers(text, job_of) == (
         "Slurm job 4711 is on GPU 0; Slurm jobs 4711, 4712 are on GPU 1; job 5 books 2; job 9 was"
     )
+
+
+def test_root_acts_on_what_slurm_has_said_and_not_on_a_steps_names(
+    site: Callable[..., Site],
+) -> None:
+    """A process of job 47 speaks for itself at first, and then of job 99 and of runs that never
+    were."""
+    here = site()
+    here.vouched()
+    wait_until(here.vouched)
+    for restart, named in (0, "47"), (1, "99"), (2, "99"):
+        words = ("slurm", "c", "47", restart, *here.me)
+        told = here.steps.told(here.peer, OuterJob(*words), named)
+        assert told is not None and (told.named, told.run) == ("47", "47.0")
+    assert [job.named for job in here.steps.notes._jobs.values()] == ["47"]
