@@ -10,6 +10,7 @@
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
+#   make bench-peers       radrm beside other queues, and how costs grow: docs/lab/speed.md (half an hour)
 #   make bench-slurm       radrm under a real Slurm of three nodes (root, half an hour; PART=latency: only that)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
@@ -43,7 +44,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test proofs lint check bench pages bench-deadlines bench-elastic bench-slurm crash elastic-kills \
+.PHONY: demo test proofs lint check bench pages bench-deadlines bench-elastic bench-peers bench-slurm crash elastic-kills \
   fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated manual package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
@@ -85,6 +86,10 @@ bench-deadlines: $(VENV)/.dev
 
 bench-elastic: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.elastic
+
+PEERS ?=
+bench-peers: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.peers $(PEERS)
 
 PART ?=
 bench-slurm: $(VENV)/.dev

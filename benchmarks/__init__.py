@@ -14,6 +14,8 @@ reports      reports of progress, for the job and for the daemon
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table
+peers        beside task-spooler, nq, HyperQueue, runqd and Slurm: docs/lab/speed.md
+growth       by the number of jobs, users and devices: the same page
 deadlines    one call of the optimizer of andreas, at 10 and 100 nodes (a folder)
 simulation   the simulator's speed, and the published tables beside its own (a folder)
 micro        what a GPU's figures say of kernels of known size (Figure 3.1 of RAD-RM); needs a GPU
