@@ -20,7 +20,8 @@ GPU, no cluster and no training ran for these tables. The plans are those of the
 [`dlrover` and `nearchus`](../policies.md): the same functions, and further below the planners.
 
 A constant that is fitted to a published figure is named beside that figure, so that row is no
-evidence. **Bold** misses what should be reached. Several seeds: the median, and the quartiles.
+evidence. **Bold** misses what should be reached. *By lot*: the control, with the rule's signal
+drawn. Several seeds: the median, and the quartiles.
 """
 
 _CHECKED = """\

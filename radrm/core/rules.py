@@ -48,8 +48,9 @@ class Policy(Protocol):
     One with `trials = True` gives jobs of unknown need all free memory until they have settled
     (`CoreSettings.trial_floor_mib`).
 
-    One can name in a frozenset `steady_refusals` the rules of its refusals that depend neither on
-    `Offer.smact` nor on `Offer.holders`. It is not asked again when only these have changed.
+    One can name in a frozenset `steady_refusals` the rules of its refusals for want of memory: a
+    busy device refuses a job of known need at least while less than `Refusal.needed` MiB are free
+    there, whatever else changes. It is not asked again until then.
     """
 
     @property
@@ -160,7 +161,6 @@ class SlowPlanner(AnyPlanner, Protocol):
 
 
 def is_slow(planner: object) -> TypeGuard[SlowPlanner]:
-    """Return whether a planner is a slow one."""
     return hasattr(planner, "think")
 
 

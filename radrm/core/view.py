@@ -112,13 +112,19 @@ class View:
     @property
     def any_waiting(self) -> bool:
         """True if one of the lines has a head."""
-        return self.head() is not None or self.head(gpuless=True) is not None
+        return len(self._state.waiting.gpu) > 0 or self.head(gpuless=True) is not None
 
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
         """Yield the jobs of one line, in the order of service; see `head`."""
         line = self._state.queue.gpuless.line() if gpuless else iter(self._state.waiting.gpu)
         for job_id in line:
             yield self._state.jobs[job_id]
+
+    def few_waiting(self, most: int) -> Sequence[Job] | None:
+        """Return the jobs of the line for GPUs in no order that matters, which costs less than
+        `waiting`; None if they are more than so many."""
+        line, jobs = self._state.waiting.gpu, self._state.jobs
+        return [jobs[job_id] for job_id in line.ids()] if len(line) <= most else None
 
     @property
     def launches_paused(self) -> bool:
@@ -200,7 +206,6 @@ class View:
         return self._state.ledgers[device].warm_from_s
 
     def reservations(self, device: str) -> tuple[Reservation, ...]:
-        """Return the reservations on a device."""
         return self._state.ledgers[device].reserved.every()
 
     def is_on_trial(self, job_id: int, device: str) -> bool:

@@ -37,7 +37,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.planning.fallback import Checked, RuleFailed
+from radrm.core.planning.fallback import Checked, RuleFailed, fails_again
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
@@ -95,10 +95,13 @@ class _Backfilling(Starter):
         head, slot = view.head(gpuless), None
         if head is None or view.first_for_nodes(head) is not None:
             return
+        few = None if gpuless else view.few_waiting(self.rule.depth)
+        if few is not None and all(job is head or self._fails_again(job) for job in few):
+            return  # nobody asks in which order
         for job in list(islice(view.waiting(gpuless), self.rule.depth))[1:]:
             if view.job(job.id) is not job:
                 continue  # a job that took its turn has started already
-            if self._fails_still(job):
+            if self._fails_again(job):
                 continue
             found = self.find(job)
             if found.placement is None:
@@ -110,11 +113,9 @@ class _Backfilling(Starter):
                 yield self.started(job, found)
                 slot = None  # the forecast was for the devices before
 
-    def _fails_still(self, job: Job) -> bool:
-        """Return whether no device has changed since none took a job."""
-        policy = self.rule.policy_for(job)
-        rests = self.view.isolation.rests("policy", policy.name)
-        return not rests and self.view.searches.stands(policy, job)
+    def _fails_again(self, job: Job) -> bool:
+        """Return whether it is known that a search for a job would find nothing."""
+        return fails_again(self.view, self.rule.policy_for(job), job)
 
     def _slot(self, head: Job) -> _Slot:
         """Return until when others may pass the head, and its forecast."""

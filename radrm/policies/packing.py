@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask
@@ -108,6 +108,7 @@ class Packing:
     whole_device: bool = False
     name: str = "packing"
     version: int = 1
+    steady_refusals: ClassVar[frozenset[str]] = frozenset({"memory"})
 
     def __post_init__(self) -> None:
         if not 0 <= self.timeslice_min_gain <= 1:

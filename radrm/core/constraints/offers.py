@@ -28,8 +28,10 @@ Who says what has changed: a version counts the changes of its object, and only 
 looked for once after each change of the state, and notes which devices have changed.
 
 A search that found too few devices is kept, too, for its job, with its moment. Only the devices
-that have changed since are asked again, and those that may answer otherwise at any time. While no
-device has changed, all kept searches stand, without a look at each device for each job.
+that have changed since are asked again, and those that may answer otherwise at any time. Most of
+these need no question: the core refuses all jobs of a class alike, and a job that lacked memory
+still lacks it where less is free than it needs (`Failure.least`). Then the refusal stands, and only
+its words may be old; they are renewed when somebody wants them.
 
 Invariant: a kept offer equals a fresh one, field by field, and a kept failure a fresh one
 (`tests/core/test_offers.py`).
@@ -45,7 +47,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from radrm.core.constraints.claims import RULE, free_for, idle_for
-from radrm.core.constraints.fit import is_contested, mode_on, turns
+from radrm.core.constraints.fit import can_be_time_sliced, is_contested, mode_on, turns
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
@@ -149,7 +151,6 @@ class Answers:
     def keep(
         self, policy: object, job: Job, need: object, offer: Offer, answer: Refusal | None
     ) -> None:
-        """Keep an answer."""
         if len(self._kept) >= self._many:
             kept, jobs = self._kept, self._jobs
             self._kept = {key: each for key, each in kept.items() if jobs.get(key[0]) is each[2]}
@@ -161,9 +162,10 @@ class _OfDevice(Struct):
     """The kept offers of a device, all made from one version of its ledger; and what they share.
 
     `free_mib` and `idle` are for a job without reservations of its own there. `fleeting`: the
-    offers depend on more than is compared here, so none is kept. `turn`: the job that is next on
-    the MPS server, whose user has had a turn. `step` and `state_version` say when all this was last
-    found right.
+    offers depend on more than is compared here, so none is kept. `closed`: it takes no job that
+    waits, whatever that needs; None: nobody has asked. `turn`: the job that is next on the MPS
+    server, whose user has had a turn. `step` and `state_version` say when all this was last found
+    right.
     """
 
     ledger: DeviceLedger
@@ -176,6 +178,7 @@ class _OfDevice(Struct):
     smact: float | None = None
     stale: bool = False
     fleeting: bool = False
+    closed: bool | None = None
     turn: int | None = None
     renewed: int = 0
     """How often `holders` was replaced."""
@@ -186,17 +189,25 @@ class _OfDevice(Struct):
 class Failure(Struct):
     """A search that found too few of the listed devices, of each role in turn.
 
-    `steady`: whether a device refuses whatever its SM activity and the holders' records are.
-    `fleeting`: the places that may answer otherwise at any time. `moment` is that of the devices
-    for which the search was last found right.
+    `least`: the memory (MiB) that must be free on a busy device before its policy may take the job
+    there; 0: the core refuses it; None: the refusal may end with any change of the device.
+    `able`: the places of those that may take the job, fewer than `wanted`. `fleeting`: those that
+    may answer otherwise at any time. `old`: those whose reasons may be old. `moment` is that of the
+    devices for which the search was last found right.
+
+    `role` has the job's GPUs; None: several roles have some, and no device is asked by itself.
     """
 
     policy: object
     job: Job
+    role: Role | None
+    wanted: int
     listed: list[Device]
     why: list[Refusal]
-    steady: list[bool]
+    least: list[float | None]
+    able: set[int] = field(default_factory=set)
     fleeting: set[int] = field(default_factory=set)
+    old: set[int] = field(default_factory=set)
     moment: int = -1
 
 
@@ -211,6 +222,8 @@ class Offers:
         self._looked: tuple[object, int] = None, -1
         self._look: Sequence[tuple[tuple[object, ...], tuple[object, ...]]] = ()
         self._moments = 0
+        self._present: Sequence[_OfDevice] = ()
+        """What is kept of the listed devices, as it is at this moment."""
         self._changed: list[tuple[int, int]] = []
         """The moment at which each listed device has changed last, and the one at which more has
         changed than its SM activity and the holders' records."""
@@ -269,6 +282,7 @@ class Offers:
         kept.smact = ledger.smact
         kept.stale = ledger.is_stale(state.step.now.boot_s)
         kept.fleeting = ledger.reserved.timed
+        kept.closed = None
         turn = turns(state).get(uuid) if is_contested(state, ledger) else None
         if turn != kept.turn:
             kept.turn = turn
@@ -308,7 +322,7 @@ class Offers:
         state = self._state
         if self._looked[0] is not state.step or self._looked[1] != state.version:
             self._looked = state.step, state.version
-            kept = [self._of_device(device.uuid) for device in state.listed]
+            self._present = kept = [self._of_device(device.uuid) for device in state.listed]
             look = [((k.version, k.stale, k.fleeting, k.turn), (k.renewed, k.smact)) for k in kept]
             if look != self._look:
                 self._moments += 1
@@ -335,17 +349,6 @@ class Offers:
             self._since[moment] = [(i, more > moment) for i, (at, more) in changed if at > moment]
         return self._since[moment]
 
-    def stands(self, policy: object, job: Job) -> bool:
-        """Return whether it is known, without a look at devices, that a search fails again."""
-        known = self._failed.get(job.id)
-        return (
-            known is not None
-            and known.moment == self._moment()
-            and not known.fleeting
-            and not self._state.for_users.every
-            and self.failure(policy, job) is known
-        )
-
     def failure(self, policy: object, job: Job) -> Failure | None:
         """Return the last search by `policy` for the job, if it found too few devices."""
         kept = self._failed.get(job.id)
@@ -353,23 +356,43 @@ class Offers:
             return None
         return kept if kept.listed is self._state.listed else None
 
-    def outdated(self, failure: Failure) -> Collection[int]:
-        """Return the places of the devices that the search may find otherwise now."""
-        moment, found = self._moment(), set[int]()
+    def unsure(self, failure: Failure, words: bool) -> Collection[int]:
+        """Return the places of the devices that the search may find otherwise now: they must be
+        asked again. `words`: also those that refuse, but perhaps in other words."""
+        moment, every = self._moment(), self._state.for_users.every
+        known = failure.moment == moment and not failure.fleeting and not every
+        if known and not (words and failure.old):
+            return ()
+        found = failure.fleeting | failure.old if words else set(failure.fleeting)
         if failure.moment != moment:
-            each = len(failure.listed)
+            each, least = len(failure.listed), failure.least
             for place, more in self._changed_since(failure.moment):
-                for at in range(place, len(failure.steady), each):
-                    if more or not failure.steady[at]:
+                for at in range(place, len(least), each):
+                    if not more and least[at] is not None:
+                        continue
+                    if words or not self._refuses_still(failure, at):
                         found.add(at)
-        found |= failure.fleeting
-        if self._state.for_users.every:
+        if every:
             # The refusal for a reservation of others names the time that is left.
             on, listed = self._state.for_users.on, failure.listed
-            found |= {i for i in range(len(failure.steady)) if on(listed[i % len(listed)].uuid)}
+            found |= {i for i in range(len(failure.least)) if on(listed[i % len(listed)].uuid)}
         if not found:
             failure.moment = moment
         return found
+
+    def _refuses_still(self, failure: Failure, at: int) -> bool:
+        """Return whether a device that has changed refuses certainly, in whatever words."""
+        least, kept = failure.least[at], self._present[at % len(failure.listed)]
+        if kept.fleeting:
+            return False
+        if kept.closed is None:
+            kept.closed = kept.ledger.is_closed(self._state.step.now.boot_s)
+        if kept.closed:
+            failure.able.discard(at)
+        elif not least or kept.idle or kept.free_mib is None or kept.free_mib >= least:
+            return False
+        failure.old.add(at)
+        return True
 
     def settle(self, failure: Failure) -> None:
         """Note that a search fails with the devices as they are now."""
@@ -379,37 +402,59 @@ class Offers:
         self,
         policy: object,
         job: Job,
-        why: Refusals,
-        offers: Sequence[Offer],
-        steady: frozenset[str] | None,
-    ) -> None:
-        """Keep a search that found too few of these devices, for these reasons.
+        roles: Sequence[Role],
+        why: Sequence[Refusal],
+    ) -> Failure:
+        """Keep a search that found too few devices for these roles, for these reasons.
 
-        `steady`: a policy's refusal by one of these rules depends neither on SM activity nor on the
-        holders' records. With it, there is one reason for each offer; None: not so.
-        """
+        For one role, `renew` then notes the answer of each device."""
         if len(self._failed) >= self._many:
             failed, jobs = self._failed, self._state.jobs
             self._failed = {i: each for i, each in failed.items() if jobs.get(i) is each.job}
             self._many = _room(self._failed)
-        each = [False] * len(offers)
-        found = self._failed[job.id] = Failure(policy, job, self._state.listed, list(why), each)
-        for place, offer in enumerate(offers):
-            self.renew(found, place, offer, steady)
+        listed = self._state.listed
+        least: list[float | None] = [None] * (len(listed) * len(roles))
+        role = roles[0] if len(roles) == 1 else None
+        found = Failure(policy, job, role, job.gpus, listed, list(why), least)
+        self._failed[job.id] = found
         self.settle(found)
+        return found
 
     def renew(
-        self, failure: Failure, place: int, offer: Offer, steady: frozenset[str] | None
-    ) -> None:
-        """Note the present offer of a device in a search that fails; see `keep_failure`."""
-        kept = self._of_device(offer.device.uuid)
+        self,
+        failure: Failure,
+        place: int,
+        offer: Offer,
+        refusal: Refusal | None,
+        steady: frozenset[str],
+    ) -> bool:
+        """Note a device's present answer in a search that fails. Return whether it fails still.
+
+        `steady`: the policy's `steady_refusals`."""
+        kept, several = self._of_device(offer.device.uuid), failure.wanted > 1
         if kept.fleeting or kept.stale:
             failure.fleeting.add(place)
         elif failure.fleeting:
             failure.fleeting.discard(place)
-        if steady is not None:
-            core = offer.refusal is not None
-            failure.steady[place] = core or failure.why[place].rule in steady
+        least: float | None = None
+        if refusal is not None and refusal is not offer.refusal and refusal.rule in steady:
+            least = refusal.needed
+        elif offer.refusal is not None:
+            least = 0
+        if several and not least and can_be_time_sliced(failure.job, offer.mode):
+            refusal = least = None  # it may take the job in that mode
+        failure.least[place] = least
+        if refusal is None:
+            failure.able.add(place)
+        elif failure.able:
+            failure.able.discard(place)
+        if several:
+            failure.old.add(place)
+        elif refusal is not None:
+            failure.why[place] = refusal
+            if failure.old:
+                failure.old.discard(place)
+        return len(failure.able) < failure.wanted
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None

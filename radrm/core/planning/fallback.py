@@ -7,9 +7,9 @@ A policy is a rule of somebody else. So each answer is checked (`Checked`): a wr
 job waits.
 
 Planners try the same jobs after almost every event. So a search that found too few devices is kept
-(`Offers.failure`) and not made again while it would fail for the same reasons. For a job on one
-device, only the devices that have changed are asked again: each refuses by itself. A search on
-some devices only (`only`) is not kept.
+(`Offers.failure`) and not made again while too few devices would take the job. Only the devices
+that have changed are asked again, since each refuses by itself, for a job that has its GPUs for one
+role. A search on some devices only (`only`), or in one mode, is not kept.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.constraints.offers import Answers, Failure
+from radrm.core.constraints.offers import Answers, Failure, OffersOfRole
 from radrm.core.planning.assembly import Found, Placer
 from radrm.core.planning.shapes import is_refusal
-from radrm.core.records import Job, Refusal
+from radrm.core.records import Job, Refusal, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.state.isolation import RuleFailed as RuleFailed
 from radrm.core.state.isolation import WrongAnswer, call_rule
@@ -76,39 +76,79 @@ class _Search(Struct):
         if nowhere is not None:
             return Found(None, (nowhere,), policy_state)
         if self.only is None:
-            known = self.view.searches.failure(self.policy, self.job)
-            if known is not None and self._fails_again(known):
+            known = self.fails_again()
+            if known is not None:
                 return Found(None, tuple(known.why), policy_state, too_few=True)
         checked = Checked(self.policy, self.view.answers)
         placer = Placer(self.view, checked, self.job, policy_state, self.only, self.mode)
         by_role = placer.offers()
         found = placer.place(by_role)
-        if found.too_few and self.only is None:
-            offers = [offer for _, some in by_role for offer in some]
-            # With several devices a refusal may be of another mode than the offer.
-            steady = checked.steady_refusals if self.job.gpus == 1 else None
-            self.view.searches.keep_failure(self.policy, self.job, found.refusals, offers, steady)
+        if found.too_few and self.only is None and self.mode is None:
+            self._keep_failure(checked, found.refusals, by_role)
         return found
 
-    def _fails_again(self, known: Failure) -> bool:
-        """Return whether a search that has failed fails now, too."""
+    def _keep_failure(
+        self, checked: Checked, why: Sequence[Refusal], by_role: Sequence[OffersOfRole]
+    ) -> None:
+        searches, job = self.view.searches, self.job
+        known = searches.keep_failure(self.policy, job, [role for role, _ in by_role], why)
+        if known.role is None:
+            return
+        ((role, offers),) = by_role
+        refusals: Sequence[Refusal | None] = why
+        if job.gpus > 1:  # these may be of another mode
+            ask = Ask(job, job.gpus, self.view.need_mib(job, role))
+            refusals = [offer.refusal or checked.refuse(ask, offer) for offer in offers]
+        steady = checked.steady_for(job, role)
+        for at, offer in enumerate(offers):
+            searches.renew(known, at, offer, refusals[at], steady)
+        known.old.clear()
+
+    def fails_again(self, words: bool = True) -> Failure | None:
+        """Return the last search if it found too few devices, and does so now; None: it may not.
+
+        `words`: with its present reasons.
+        """
+        searches = self.view.searches
+        known = searches.failure(self.policy, self.job)
+        if known is None:
+            return None
+        unsure = searches.unsure(known, words)
+        if unsure:
+            # With several devices the reasons are not one for each of them.
+            if known.role is None or (words and known.wanted > 1):
+                return None
+            if not self._refuse_again(known, known.role, unsure):
+                return None
+            searches.settle(known)
+        return known
+
+    def _refuse_again(self, known: Failure, role: Role, places: Collection[int]) -> bool:
+        """Ask these devices again. Return whether too few take the job still."""
         view, job = self.view, self.job
-        changed = view.searches.outdated(known)
-        if not changed:
-            return True
-        if job.gpus != 1:
-            return False
-        role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
-        ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(self.policy, view.answers)
-        for at in changed:
+        ask = Ask(job, job.gpus, view.need_mib(job, role))
+        checked = Checked(self.policy, view.answers)
+        steady = checked.steady_for(job, role)
+        for at in places:
             offer = view.offer(job, role, known.listed[at].uuid)
             refusal = offer.refusal or checked.refuse(ask, offer)
-            if refusal is None:
+            if not view.searches.renew(known, at, offer, refusal, steady):
                 return False
-            known.why[at] = refusal
-            view.searches.renew(known, at, offer, checked.steady_refusals)
-        view.searches.settle(known)
         return True
+
+
+def fails_again(view: View, policy: Policy, job: Job) -> bool:
+    """Return whether the last search for a job failed, and a search would fail now. It asks less
+    than a search. False where that is not known."""
+    known = view.searches.failure(policy, job)
+    if known is None or view.isolation.rests("policy", policy.name):
+        return False
+    if not view.searches.unsure(known, words=False):
+        return True
+    try:
+        return _Search(view, policy, job, None, None).fails_again(words=False) is not None
+    except RuleFailed:
+        return False  # the search reports it
 
 
 class Checked:
@@ -129,6 +169,11 @@ class Checked:
             raise RuleFailed(WrongAnswer("its whole_device is neither true nor false"))
         if type(self.overcommits) is not bool:
             raise RuleFailed(WrongAnswer("its overcommits is neither true nor false"))
+
+    def steady_for(self, job: Job, role: Role) -> frozenset[str]:
+        """Return the rules of the refusals that last while a device lacks memory for this."""
+        known = role.needs.gpu_memory_mib is not None or job.need_mib is not None
+        return self.steady_refusals if known else frozenset()
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         asked = ask.gpus, ask.need_mib

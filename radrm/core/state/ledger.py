@@ -209,7 +209,6 @@ class DeviceLedger:
 
     @property
     def reservations(self) -> dict[ReservationKey, Reservation]:
-        """All reservations, by key."""
         return {**self.reserved.held, **self.reserved.planned}
 
     @property
@@ -263,7 +262,6 @@ class DeviceLedger:
         self.reserved.put(reservation)
 
     def unreserve(self, key: ReservationKey) -> None:
-        """Remove a reservation, if it is here."""
         self.version += 1
         self.reserved.drop(key)
 
@@ -325,6 +323,12 @@ class DeviceLedger:
         """Return why the device's memory is not known now; None if it is."""
         stale_after_s = self._settings.stale_after_s
         return why_unreadable(self.reading, self.fresh_from_s, stale_after_s, now_s)
+
+    def is_closed(self, now_s: float) -> bool:
+        """Return whether the device takes no job now that waits, whatever that needs."""
+        if self.unreadable(now_s) is not None:
+            return True
+        return any(each.collocation.whole_device for each in self.holdings.values())
 
     def is_stale(self, now_s: float) -> bool:
         """Return whether the last reading is older than `CoreSettings.stale_after_s`."""

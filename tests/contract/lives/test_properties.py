@@ -209,10 +209,10 @@ def test_an_event_costs_the_same_however_long_the_queue(order: Order) -> None:
 
 
 def test_an_event_under_the_shipped_rules_costs_the_same_however_many_wait_or_take_turns() -> None:
-    """A planner tries its first 100 jobs; with that many the cost has reached its height."""
-    few, many, users = shipped(100, 8, 2), shipped(250, 8, 2), shipped(100, 24, 2)
+    """A planner tries its first 100 jobs; with more the cost has reached its height."""
+    few, many, users = shipped(150, 8, 2), shipped(300, 8, 2), shipped(150, 24, 2)
     for name, calls in few.items():
-        assert many[name] <= calls * 1.1 + 20, f"{name}: {calls} at 100 jobs, {many[name]} at 250"
+        assert many[name] <= calls * 1.1 + 20, f"{name}: {calls} at 150 jobs, {many[name]} at 300"
         assert users[name] <= calls * 2, f"{name}: {calls} with 8 users, {users[name]} with 24"
 
 
