@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.gpumemnet.data import SHARED
+from benchmarks.gpumemnet.data import SHARED, modelled
+from benchmarks.gpumemnet.scores import LARGEST_MEASURED_MIB
+from benchmarks.gpumemnet.train import STEPS_OF_8_GB
 from radrm.estimators.gpumemnet.estimator import bucket_edge_mib
-from radrm.estimators.gpumemnet.features import features_of
+from radrm.estimators.gpumemnet.features import Family, features_of
 from radrm.estimators.summaries.read import read_summary
 from radrm.jobfile.radfile import JobFile, read_job_file
 
@@ -41,6 +43,13 @@ def ours(job: JobFile) -> float | None:
     return bucket_edge_mib(features) if features is not None else None
 
 
+def near_edges(family: Family, part: float = 0.05) -> float:
+    """The part of the random networks whose label a small error moves into another bucket."""
+    sizes = [row.memory_mib for row in modelled(family) if row.memory_mib <= LARGEST_MEASURED_MIB]
+    near = [mib for mib in sizes if any(abs(mib / edge - 1) < part for edge in STEPS_OF_8_GB)]
+    return len(near) / len(sizes)
+
+
 def main() -> None:
     measured = jobs()
     figures: dict[str, dict[str, float | None]] = {
@@ -65,6 +74,8 @@ def main() -> None:
             f" {most} {off[most]:+.1f} |"
         )
     print("ours below:", ", ".join(f"{name} {each:+.1f}" for each, name in below))
+    for family in (Family.CNN, Family.TRANSFORMER):
+        print(f"random {family.value}s within 5 % of a bucket's edge: {near_edges(family):.1%}")
     large = jobs(2)["gpt2_large_2"]
     print(f"gpt2_large on two GPUs: measured {large.measured}, ours {ours(large)} MiB")
 

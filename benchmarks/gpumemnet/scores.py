@@ -158,4 +158,13 @@ def document(sections: Mapping[str, Sequence[Line]]) -> str:
             f"| {name} | | {accuracy:.4f} | {precision:.4f} | {f1:.4f} | | |"
             for name, accuracy, precision, f1 in THESIS[title]
         ]
+    missed = [
+        f"{line.name} ({line.accuracy:.3f}; thesis {published:.4f})"
+        for title, ours in sections.items()
+        for name, published, *_ in THESIS[title]
+        for line in ours
+        if name == f"thesis: {line.name}" and line.accuracy < published
+    ]
+    if missed:
+        lines += ["", f"**Missed**: {', '.join(missed)}. [Why](gpumemnet.md#beside-the-thesis)."]
     return "\n".join(lines) + "\n"
