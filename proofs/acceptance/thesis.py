@@ -31,6 +31,12 @@ from proofs.processes import cpu_s, figures
 from tests.gpu.server import mean
 from tests.paths import REPOSITORY
 
+
+def _on_gpu(step: Step) -> dict[str, str]:
+    """The environment of a program that runs without a daemon."""
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": step.uuid}
+
+
 # ------------------------------------------------------------------ Figure 3.1
 
 _SECONDS = 3.0
@@ -123,7 +129,12 @@ def _train(step: Step, training: str, *more: object, timeout_s: float = 60) -> d
     command = step.program(str(name), *words, *more)
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, check=False
+            command,
+            env=_on_gpu(step),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise Failed(f"{name} took more than {timeout_s:g} s") from None
@@ -210,7 +221,7 @@ def _together(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=environment or _on_gpu(step),
         )
         for name in mix
     ]
@@ -278,7 +289,7 @@ _LABELS_S = 150.0
 def labels(step: Step) -> str:
     """Random networks of GPUMemNet's training data, trained here: what the labels are off."""
     found: dict[str, list[dict[str, float]]] = {}
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": step.uuid}
+    environment = _on_gpu(step)
     more = ["--gpu"]
     if REHEARSAL in os.environ:
         # The stand-in of PyTorch has no networks: the CPU's own trains some small ones.
