@@ -2,12 +2,15 @@
 #
 #   make demo       a tour on simulated GPUs: no GPU needed
 #   make test       the tests: on each push
-#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, and tests marked `nightly` (hours)
+#   make proofs     each night: properties, crash, elastic-kills, fuzz, soak, pages, and tests marked `nightly` (hours)
+#   make pages      run the commands of the pages of published figures; fails where a page and its command differ
+#                   (two hours; DATA=FOLDER has the authors' traces)
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
+#   make bench-peers       radrm beside other queues, and how costs grow: docs/lab/speed.md (half an hour)
 #   make bench-slurm       radrm under a real Slurm of three nodes (root, half an hour; PART=latency: only that)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
@@ -41,7 +44,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test proofs lint check bench reproduce bench-deadlines bench-elastic bench-slurm crash elastic-kills \
+.PHONY: demo test proofs lint check bench pages bench-deadlines bench-elastic bench-peers bench-slurm crash elastic-kills \
   fuzz soak nightly systemd mutants properties gpu-test gpu-accept gpu-wheels slurm-test generated manual package package-test \
   deb deb-test picture page-pictures site site-serve venv
 .DELETE_ON_ERROR:
@@ -64,7 +67,7 @@ check: lint test
 
 # One after the other: each asks for both cores. All run, even if one fails.
 proofs: $(VENV)/.dev $(VENV)/.compiled
-	@failed=; for each in nightly properties crash elastic-kills fuzz soak; do \
+	@failed=; for each in nightly properties crash elastic-kills fuzz soak pages; do \
 	  echo "== $$each"; $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -74,14 +77,19 @@ nightly: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.run
 
-reproduce: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.reproduce
+DATA ?=
+pages: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.pages $(if $(DATA),--data $(DATA))
 
 bench-deadlines: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.deadlines
 
 bench-elastic: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.elastic
+
+PEERS ?=
+bench-peers: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.peers $(PEERS)
 
 PART ?=
 bench-slurm: $(VENV)/.dev

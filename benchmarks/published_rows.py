@@ -135,15 +135,16 @@ def _specon() -> Iterator[Row]:
                 _grown(name, nth),
                 within=1.0 if nth == 2 else 0.0,
             )
-    for alpha, interval, published in (
+    slower: tuple[tuple[str, int, float | tuple[float, float]], ...] = (
         ("0.05", 20, -1.1),
         ("0.05", 25, -5.2),
-        ("0.05", 30, -8.0),
+        ("0.05", 30, (-8.0, -3.2)),  # the text has both
         ("0.01", 30, -7.2),
         ("0.1", 30, -9.5),
-    ):
+    )
+    for alpha, interval, change in slower:
         name = f"20 VAE at random, α {alpha}, {interval} s"
-        yield _row("6.2.3", f"{name}: mean (%)", published, _grown(name))
+        yield _row("6.2.3", f"{name}: mean (%)", change, _grown(name))
     for source, name, mean, makespan, word in (
         ("6.2.3", "20 mixed jobs, 4 workers", 710.0, 1421.0, FITTED),
         ("6.2.3", "30 mixed jobs, 4 workers", 799.5, 1640.0, None),
@@ -167,8 +168,8 @@ def _andreas() -> Iterator[Row]:
         pick = Pick(_ANDREAS, rf"scenario {scenario}: (\S+) % less on average")
         yield _row("V-B", f"scenario {scenario}: saved on average (%)", published, pick)
     yield _row(
-        "V-B, plot",
-        "scenario 1, 100 nodes: longest call (s, at most 0.1)",
+        "V-B",
+        "scenario 1: longest call (s, below 0.1)",
         (0.0, 0.1),
         Pick(_ANDREAS, r"scenario 1's longest call is (\S+) s"),
     )
@@ -214,7 +215,8 @@ def _dlrover() -> Iterator[Row]:
     yield _row("5.2", "slow server, W&D: saved (%)", 42, _elastic(server))
     yield _row("5.2", "slow server, xDeepFM: saved (%)", 25, _elastic(server, 2))
     wide = "W&D: time against auto-scaling, Optimus"
-    yield _row("5.3", "W&D, against auto-scaling (%, more than)", (30, 60), _elastic(wide))
+    pick = _elastic(wide)
+    yield _row("5.3", "W&D, against auto-scaling (%, more than)", 30, pick, FITTED)
     deep = "xDeepFM: time against auto-scaling, Optimus"
     yield _row("5.3", "xDeepFM, against auto-scaling (%)", 10, _elastic(deep))
     for what, published in (
@@ -246,17 +248,17 @@ def _nearchus() -> Iterator[Row]:
     part = "ResNet-50: part of 100 vCPU that Optimus uses (III-C)"
     yield _row("III-C", "ResNet-50: part that Optimus uses (%)", 43, _elastic(part))
     speed = r"one job: speed against Optimus \(A\).*{} \+(\d+) %"
-    for name, published in (("ResNet-50", 71.4), ("InceptionV3", 129.1)):
+    for name, faster in (("ResNet-50", 71.4), ("InceptionV3", 129.1)):
         pick = Pick(_ELASTIC, speed.format(name))
-        yield _row("V-A", f"{name}: speed against Optimus (%)", published, pick)
-    brute = r"one job: speed against FA-BF \(A\).*\| MobileNet.*{} \+(\d+) %"
-    pick = Pick(_ELASTIC, r"one job: speed against FA-BF \(A\).*\| MobileNet \+(\d+) %")
+        yield _row("V-A", f"{name}: speed against Optimus (%)", faster, pick)
+    brute = r"one job: speed against FA-BF \(A\).*\| (?:\*\*)?MobileNet.*{} \+(\d+) %"
+    pick = Pick(_ELASTIC, r"one job: speed against FA-BF \(A\).*\| (?:\*\*)?MobileNet \+(\d+) %")
     yield _row("V-A", "MobileNet: speed against FA-BF (%)", 18.3, pick)
     pick = Pick(_ELASTIC, brute.format("ResNet-50"))
     yield _row("V-A", "ResNet-50: speed against FA-BF (%)", 19.9, pick)
-    alone = "`nearchus`, one job: time against Optimus (A, B)"
-    yield _row("V-A", "one job, cluster A: time saved (%, median)", 37, _elastic(alone))
-    yield _row("V-A", "one job, cluster B: time saved (%, median)", 62, _elastic(alone, 1))
+    alone = "one job: time against Optimus (A, B)"
+    yield _row("V-A", "one job, cluster A: time saved (%, up to)", 37, _elastic(alone, 2))
+    yield _row("V-A", "one job, cluster B: time saved (%, up to)", 62, _elastic(alone, 3))
     forty = "`nearchus`, 40 jobs (A): queue, time against FA-BF"
     yield _row("V-B", "40 jobs (A): queue against FA-BF (%)", -67.8, _elastic(forty))
     yield _row("V-B", "40 jobs (A): time against FA-BF (%)", -23.6, _elastic(forty, 3))
@@ -337,15 +339,14 @@ def _radrm() -> Iterator[Row]:
     both = "MAGM + GPUMemNet (80%)"
     pick = _rad("heavy60", both, "time", 1)
     yield _row("fig. 6.11, plot", f"heavy60, {both}: total time (%)", -26.7, pick)
-    minutes = r"total time 638\.8→(\d+)±\d+, 468\.0→{} min"
-    pick = Pick(_RAD, minutes.format(r"\d+±\d+"))
-    yield _row("fig. 6.13, plot", "heavy60, Exclusive: total time (min)", 638.8, pick, FITTED)
-    pick = Pick(_RAD, r"468\.0→(\d+)±\d+ min")
-    yield _row("fig. 6.13, plot", f"heavy60, {both}: total time (min)", 468.0, pick, FITTED)
-    pick = Pick(_RAD, r"SMACT 0\.609→(0\.\d+)")
-    yield _row("fig. 6.14, plot", "heavy60, Exclusive: SMACT", 0.609, pick, FITTED)
-    pick = Pick(_RAD, r"0\.853→(0\.\d+)")
-    yield _row("fig. 6.14, plot", f"heavy60, {both}: SMACT", 0.853, pick, close=True)
+    for name, minutes in (("Exclusive", 638.8), (both, 468.0)):
+        pick = Pick(_RAD, rf"{minutes}\*→(\d+)±\d+")
+        what = f"heavy60, {name}: total time (min)"
+        yield _row("fig. 6.13, plot", what, minutes, pick, FITTED)
+    for name, smact, word in (("Exclusive", 0.609, FITTED), (both, 0.853, None)):
+        pick = Pick(_RAD, rf"{smact}\*→(0\.\d+)")
+        what = f"heavy60, {name}: SMACT"
+        yield _row("fig. 6.14, plot", what, smact, pick, word, close=True)
     for nth, (what, minutes_there) in enumerate((("waiting", 119.3), ("execution", 74.3))):
         # `119+74→124+62/...`: published, then ours.
         pick = _rad("heavy60", both, "wait+exec", nth + 2)

@@ -1,4 +1,4 @@
-"""Write one section of a page that several benchmarks share."""
+"""One section of a page that several benchmarks share."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def put_section(page: Path, name: str, text: str, title: str) -> None:
     else:
         new = f"{old.rstrip()}\n\n{section}"
     page.write_text(new)
+
+
+def section_of(text: str, name: str) -> str:
+    """Return the text between the marker lines of a section. Raises `ValueError` without them."""
+    begin, end = text.index(f"<!-- {name}: begin -->"), text.index(f"<!-- {name}: end -->")
+    return text[begin:end].partition("\n")[2]

@@ -115,8 +115,8 @@ def table(rows: Sequence[Judged]) -> list[str]:
     for each in rows:
         low, high = each.row.published
         published = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        ours = "" if each.ours is None else f"{each.ours:g}"
-        ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
+        ours = "" if each.ours is None else f"{each.ours + 0.0:g}"
+        ratio = "" if each.ratio is None else f"{round(each.ratio, 2) + 0.0:.2f}"
         cells = (each.row.source, each.row.what, published, ours, ratio, each.word)
         lines.append(f"| {' | '.join(cells)} |")
     return lines

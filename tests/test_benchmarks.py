@@ -28,7 +28,7 @@ from benchmarks import (
 from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
-from benchmarks.past import overview
+from benchmarks.past import overview, scale
 from benchmarks.retention import sweep
 from benchmarks.serving import pages, redraw, scrapes
 from benchmarks.simulation import simulator, users
@@ -58,6 +58,11 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
 
 SLOW = ("commands", "idle", "launch", "long_queue", "pages", "readings", "scrapes", "simulator")
 """These start daemons and more, each for a second or longer: at night."""
+
+
+@pytest.mark.nightly
+def test_a_long_past_is_measured() -> None:
+    assert {row.unit for row in scale.measure(count=20)} == {"MiB", "s"}
 
 
 def test_all_are_run() -> None:

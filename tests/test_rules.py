@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import pydoc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,10 +194,8 @@ def test_every_type_that_the_interface_names_is_in_the_interface() -> None:
     assert {found.__qualname__ for found in ours if found not in known} == INTERNAL
 
 
-def test_a_person_can_read_it() -> None:
+def test_its_documentation_lists_all_of_it() -> None:
     assert set(PROTOCOLS) <= {getattr(rules, name) for name in rules.__all__}
-    shown = pydoc.render_doc(rules, renderer=pydoc.plaintext)
-    assert len(shown.splitlines()) < 1200
     listed = {line.split()[0] for line in (rules.__doc__ or "").splitlines() if line.strip()}
     happened = {
         name
@@ -208,4 +205,3 @@ def test_a_person_can_read_it() -> None:
     assert happened <= listed
     classes = {name for name, each in PUBLIC.items() if inspect.isclass(each)}
     assert classes <= listed | set(rules.__all__)
-    assert "    JobSubmitted        A new job" in (rules.__doc__ or "")

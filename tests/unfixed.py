@@ -19,6 +19,7 @@ from radrm.core.settings import CoreSettings, settings_of
 from radrm.host.planning import service
 
 _known = values.known
+_check_of_table = shapes._check_of_table
 
 
 def _any(value: Any, place: values.Place) -> Any:
@@ -31,8 +32,15 @@ def known(
     return _known(given, {**dict.fromkeys(given, _any), **checks}, place)
 
 
+def check_of_table(shape: Any) -> values.Check:
+    """A fixed value has no check of its own, and need not be a table."""
+    return _check_of_table(shape) if is_dataclass(shape) else _any
+
+
 def all_of(owner: Callable[..., Any]) -> dict[str, Field[Any]]:
-    return {each.name: each for each in (fields(owner) if is_dataclass(owner) else ())}
+    """All fields but those that the readers of a file fill by themselves."""
+    found = fields(owner) if is_dataclass(owner) else ()
+    return {each.name: each for each in found if each.name not in ("only", "from_text")}
 
 
 def first(name: str, table: dict[str, Any], zone: Any) -> Any:
@@ -55,6 +63,7 @@ def unfixed() -> Iterator[None]:
         patch.object(service, "First", first),
         patch.object(values, "known", known),
         patch.object(shapes, "settings_of", all_of),
+        patch.object(shapes, "_check_of_table", check_of_table),
         patch.object(wiring, "_check_tables", lambda config: None),
     ):
         yield

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks.cluster import dead_node, kills, latency, trace
+from benchmarks.cluster import dead_node, kills, latency, requests, trace
 from benchmarks.cluster.place import running_cluster
 from benchmarks.run import table
 from benchmarks.table import Row
@@ -21,13 +21,16 @@ ON_A_CLUSTER: dict[str, Callable[[Cluster], list[Row]]] = {
 }
 """The parts that run on a cluster of their own whose GPUs' clock is real."""
 
-PARTS = (*ON_A_CLUSTER, "trace")
+PARTS = (*ON_A_CLUSTER, "requests", "trace")
 
 
 def measured(part: str) -> list[Row]:
     """The rows of one part."""
     if part == "trace":
         return trace.measure()
+    if part == "requests":
+        with running_cluster(nodes=requests.NODES) as cluster:
+            return requests.measure(cluster)
     with running_cluster() as cluster:
         return ON_A_CLUSTER[part](cluster)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.paths import REPOSITORY
 from tests.slurm.cluster import Cluster
+from tests.slurm.configuration import NODES
 
 SECTION = """\
 [slurm]
@@ -31,14 +32,17 @@ OF_NODES = ("slurm.enabled=true", "slurm.node=%n")
 
 @contextmanager
 def running_cluster(
-    settings: Sequence[str] = (), scale: float = 1.0, more: str = ""
+    settings: Sequence[str] = (),
+    scale: float = 1.0,
+    more: str = "",
+    nodes: Sequence[str] = NODES,
 ) -> Iterator[Cluster]:
-    """Slurm and three daemons that answer; all ends with the block."""
-    cluster = Cluster(more)
+    """Slurm and a daemon on each node that answers; all ends with the block."""
+    cluster = Cluster(more, nodes=nodes)
     try:
         cluster.start()
         prepare(cluster)
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor(4) as pool:
             start = partial(cluster.daemon, settings=(*OF_NODES, *settings), scale=scale)
             list(pool.map(start, cluster.nodes))
         yield cluster

@@ -2,7 +2,7 @@
 
     python -m benchmarks.deadlines             writes docs/lab/reproduction-andreas.md: an hour
     python -m benchmarks.deadlines --quick     3 seeds, few loads; prints, and writes nothing
-    python -m benchmarks.deadlines --real      eight jobs through a real daemon
+    python -m benchmarks.deadlines --part real eight jobs through a real daemon
 
 The first is `make bench-deadlines`.
 

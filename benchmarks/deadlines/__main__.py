@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.deadlines.claims import claims
 from benchmarks.deadlines.methods import Method
-from benchmarks.deadlines.page import FEW, SLOW, TABLE, page
+from benchmarks.deadlines.page import (
+    FEW,
+    SLOW,
+    TABLE,
+    costs_part,
+    real_part,
+    server_part,
+    sizes_part,
+)
 from benchmarks.deadlines.pictures import draw
-from benchmarks.deadlines.real import PUBLISHED, checked
+from benchmarks.deadlines.real import checked
 from benchmarks.deadlines.runs import Trial, play_all, settings
 from benchmarks.deadlines.server import all_served
 from benchmarks.deadlines.sizes import NODES, all_sized
@@ -25,21 +34,7 @@ LOADS = (0.3, 0.5, 1.1, 1.7)
 SCENARIOS = (1, 2)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.deadlines", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--jobs", type=int, default=None, help="processes; default: the cores")
-    parser.add_argument("--keep", type=Path, help="a file of finished runs, to go on from")
-    parser.add_argument("--quick", action="store_true", help="3 seeds, few loads; writes nothing")
-    parser.add_argument("--real", action="store_true", help="only the run through a real daemon")
-    options = parser.parse_args()
-    if options.real:
-        one = checked()
-        print(
-            f"predicted {one.predicted:.4f} EUR, metered {one.metered:.4f} EUR: "
-            f"{one.deviation:.2f} % apart (published {PUBLISHED} %); late {100 * one.late:.0f} %"
-        )
-        return 0 if one.deviation <= PUBLISHED else 1
+def _costs(options: argparse.Namespace) -> str:
     loads, seeds = (LOADS, options.seeds) if not options.quick else ((0.5, 1.1), 3)
     trials = [
         Trial(method, mix)
@@ -59,19 +54,47 @@ def main() -> int:
         key = (trial.mix.scenario, trial.mix.load, trial.method)
         found.setdefault(key, []).append(metrics)
     print(file=sys.stderr)
-    held = claims(found)
-    sizes = all_sized(options.jobs, NODES[:1] if options.quick else NODES)
-    real = None if options.quick else checked()
-    text = page(found, seeds, held, sizes, all_served(range(seeds)), real)
-    if options.quick:
-        print(text)
-    else:
-        put_section(PAGE, "andreas", text, TITLE)
-        draw(found, sizes, PICTURE)
-        print(f"{PAGE}: written")
-    for each in held:
-        if not each.holds:
-            print(f"missed: {each.words}")
+    if not (options.quick or options.stdout):
+        draw(found, PICTURE)
+    return costs_part(found, seeds, claims(found))
+
+
+def _sizes(options: argparse.Namespace) -> str:
+    return sizes_part(all_sized(options.jobs, NODES[:1] if options.quick else NODES))
+
+
+def _server(options: argparse.Namespace) -> str:
+    return server_part(all_served(range(3 if options.quick else options.seeds)))
+
+
+def _real(options: argparse.Namespace) -> str:
+    return real_part(checked())
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
+    "costs": _costs,
+    "sizes": _sizes,
+    "server": _server,
+    "real": _real,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.deadlines", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--jobs", type=int, default=None, help="processes; default: the cores")
+    parser.add_argument("--keep", type=Path, help="a file of finished runs, to go on from")
+    parser.add_argument("--quick", action="store_true", help="3 seeds, few loads; writes nothing")
+    parser.add_argument("--stdout", action="store_true", help="print, write nothing")
+    parser.add_argument("--part", choices=PARTS, help="only this part of the page")
+    options = parser.parse_args()
+    for name in [options.part] if options.part else PARTS:
+        text = PARTS[name](options)
+        if options.quick or options.stdout:
+            print(text)
+        else:
+            put_section(PAGE, f"andreas-{name}", text, TITLE)
+            print(f"{PAGE}: {name} written")
     return 0
 
 

@@ -18,13 +18,17 @@ RESTART_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A planner with its settings and an order. `move_s`: what saving takes, and starting again."""
+    """A planner with its settings and an order. `move_s`: what saving takes, and starting again.
+
+    `error`: that of the run times that are known (`Known.duration`).
+    """
 
     name: str
     planner: str
     order: str = "fifo"
     settings: tuple[tuple[str, Any], ...] = ()
     move_s: float = RESTART_S
+    error: float = 0.0
 
     def config(self) -> Config:
         """Return the configuration, with the published price and power."""
@@ -41,7 +45,7 @@ class Method:
             devices=parse_servers(mix.spec),
             config=self.config(),
             seed=mix.seed,
-            known=Known(duration=0.0),
+            known=Known(duration=self.error),
             life=life,
         )
 
@@ -61,6 +65,8 @@ OWN = tuple(
     Method(f"strict, {order}", "strict", order=order) for order in ("fifo", "due", "weight")
 )
 FREE = Method("andreas, free moves", "andreas", move_s=0.0)
+BY_LOT = Method("andreas, free moves, run times by lot", "andreas", move_s=0.0, error=2.0)
+"""The control: run times that are wrong by a factor of 7 up or down, in the standard deviation."""
 CODE = Method(
     "andreas, free moves, variant code", "andreas", settings=(("variant", "code"),), move_s=0.0
 )

@@ -16,7 +16,7 @@ from radrm.lab.simulator.traces.importers.andreas import Mix, published_mix
 from radrm.structs import replace
 from radrm.wiring import make_costs
 
-GPUS = "sim:3xV100-32GB"
+GPUS = "sim:3xV100-32GB,1xT4"
 JOBS, APART_S = 8, 1200.0
 SCALE = 120.0
 PUBLISHED = 12.29
@@ -56,7 +56,7 @@ def checked() -> Checked:
         )
         for at, job in enumerate(drawn)
     )
-    choices = Choices(gpus=GPUS, order="due", planner="deadline", known=("duration",))
+    choices = Choices(gpus=GPUS, order="due", planner="andreas", known=("duration",))
     variant = make_variant(config, config.policy, "oracle", choices)
     played = play_private(jobs, variant, GPUS, SCALE, _Quiet())
     foreseen, live = played.simulated.runs[0], played.live

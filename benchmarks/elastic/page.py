@@ -9,6 +9,10 @@ from benchmarks.elastic.gpus import Served
 from benchmarks.elastic.rows import Row, missed
 
 INTRO = """\
+On one server a slow parameter server has nowhere to go: `dlrover` moves it to another node, and a
+daemon has one. NEARCHUS' rule for servers on a network acts in the simulator only: tasks report no
+bytes to a daemon, and those of one server use no network.
+
 Made by `make bench-elastic`: Wang et al., *DLRover* (VLDB), and Tariq et al., *NEARCHUS*, beside
 models of their jobs and clusters (`radrm/simulated/training.py`,
 `benchmarks/elastic/training_cluster.py`). No
@@ -16,7 +20,8 @@ GPU, no cluster and no training ran for these tables. The plans are those of the
 [`dlrover` and `nearchus`](../policies.md): the same functions, and further below the planners.
 
 A constant that is fitted to a published figure is named beside that figure, so that row is no
-evidence. **Bold** misses what should be reached. Several seeds: the median, and the quartiles.
+evidence. **Bold** misses what should be reached. *By lot*: the control, with the rule's signal
+drawn. Several seeds: the median, and the quartiles.
 """
 
 _CHECKED = """\

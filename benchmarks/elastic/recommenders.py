@@ -46,6 +46,11 @@ def plan(job: Recommender) -> Plan:
     return plan_from(job.worker_used, job.servers_used, QUOTA)
 
 
+def planned(found: Plan) -> Layout:
+    """Return a plan's layout."""
+    return Layout((found.server_cpus,) * found.servers, (found.worker_cpus,) * found.workers)
+
+
 def with_cpus(layout: Layout, servers: dict[int, float]) -> Layout:
     """Return the layout with other CPUs of some parameter servers."""
     return layout.with_servers(
@@ -170,29 +175,29 @@ def by_dlrover(job: Recommender, sampled: bool = True) -> Iterator[Phase]:
     Without `sampled` it begins with the plan that the job's fingerprint has from an earlier run.
     """
     first = plan(job)
-    planned = Layout((first.server_cpus,) * first.servers, (first.worker_cpus,) * first.workers)
+    layout = planned(first)
     if sampled:
         one = Layout((MOST_CPUS,), (MOST_CPUS,))
         yield Phase(one)
-        yield Phase(Layout(planned.servers, one.workers), REPARTITION_S)
-        used = rates(job.model, Layout(planned.servers, one.workers)).cpus
+        yield Phase(Layout(layout.servers, one.workers), REPARTITION_S)
+        used = rates(job.model, Layout(layout.servers, one.workers)).cpus
         servers, worker = used[:-1], used[-1]
-        count = workers_beside(worker, sum(servers), QUOTA, sum(planned.servers))
-        planned = Layout(planned.servers, (first.worker_cpus,) * count)
-    yield Phase(planned)
-    found = rates(job.model, planned)
-    used = found.cpus[: len(planned.servers)]
-    hot = {n: each for n, each in enumerate(used) if each > 0.9 * planned.servers[n]}
+        count = workers_beside(worker, sum(servers), QUOTA, sum(layout.servers))
+        layout = Layout(layout.servers, (first.worker_cpus,) * count)
+    yield Phase(layout)
+    found = rates(job.model, layout)
+    used = found.cpus[: len(layout.servers)]
+    hot = {n: each for n, each in enumerate(used) if each > 0.9 * layout.servers[n]}
     cold = len(hot) < len(used)
     if hot and cold:
         replaced = {
             n: max(
-                planned.servers[n],
-                hot_cpus(each, sum(used), job.servers_used, len(planned.workers), MOST_CPUS),
+                layout.servers[n],
+                hot_cpus(each, sum(used), job.servers_used, len(layout.workers), MOST_CPUS),
             )
             for n, each in hot.items()
         }
-        yield Phase(with_cpus(planned, replaced), REPARTITION_S)
+        yield Phase(with_cpus(layout, replaced), REPARTITION_S)
 
 
 def by_auto_scaling(job: Recommender, servers: int, workers: int, more: int) -> Iterator[Phase]:

@@ -7,8 +7,9 @@ with another layout, or None. The time that a change costs is the loop's (`clust
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from random import Random
 from typing import Protocol
 
 from benchmarks.elastic.models import Cluster, even, without_network
@@ -106,6 +107,22 @@ class Nearchus:
         if any(nearchus.is_network_bound(each) for each in seen.networks):
             return nearchus.with_server(layout)
         return nearchus.with_worker(layout)
+
+
+@dataclass(slots=True)
+class NearchusByLot(Nearchus):
+    """The control: it is shown uses of CPUs and of the network that are drawn, not measured."""
+
+    rng: Random = field(default_factory=lambda: Random("lot"))
+
+    def _next(self, seen: Seen) -> Layout | None:
+        draw = self.rng.random
+        used = Layout(
+            tuple(draw() * cpus for cpus in seen.layout.servers),
+            tuple(draw() * cpus for cpus in seen.layout.workers),
+        )
+        networks = [[draw() for _ in each] for each in seen.networks]
+        return super(NearchusByLot, self)._next(replace(seen, used=used, networks=networks))
 
 
 @dataclass(slots=True)

@@ -10,11 +10,20 @@ from types import MappingProxyType
 
 from benchmarks.elastic.cluster import RESTARTS, Costs, Played, TrainingJob, Ways, play
 from benchmarks.elastic.models import NETWORKS, Cluster, Network
-from benchmarks.elastic.search import Fixed, Nearchus, best_fixed, blind, knowing, rates
+from benchmarks.elastic.search import (
+    Fixed,
+    Nearchus,
+    NearchusByLot,
+    best_fixed,
+    blind,
+    knowing,
+    rates,
+)
 
 WAYS: Mapping[str, Ways] = MappingProxyType(
     {
         "nearchus": lambda cluster, model: Nearchus(),
+        "nearchus by lot": lambda cluster, model: NearchusByLot(),
         "optimus": blind,
         "optimus with network": knowing,
         "fa-bf": Fixed,
@@ -44,9 +53,9 @@ class Alone:
         """Return by how many per cent NEARCHUS' best speed is higher."""
         return 100 * (self.speeds["nearchus"] / self.speeds[beside] - 1)
 
-    def sooner(self, beside: str) -> float:
-        """Return by how many per cent NEARCHUS' completion time is shorter."""
-        return 100 * (1 - self.completion_s["nearchus"] / self.completion_s[beside])
+    def sooner(self, beside: str, way: str = "nearchus") -> float:
+        """Return by how many per cent the completion time of a way is shorter."""
+        return 100 * (1 - self.completion_s[way] / self.completion_s[beside])
 
 
 def steps(cluster: Cluster, network: Network, hours: float) -> float:

@@ -125,7 +125,7 @@ def _fit_network(
     epochs: int,
     batch: int,
 ) -> nn.Sequential:
-    network = _network(widths)
+    network = network_of(widths)
     rate = 3e-3 * math.sqrt(batch / 64)
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-3)
     steps = epochs * math.ceil(len(train[0]) / batch)
@@ -155,7 +155,8 @@ def _loss(told: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     return -(wanted * torch.log_softmax(told, 1)).sum(1).mean()
 
 
-def _network(widths: Sequence[int]) -> nn.Sequential:
+def network_of(widths: Sequence[int]) -> nn.Sequential:
+    """Linear layers of these widths, with ReLU between them."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]

@@ -4,6 +4,7 @@
     cifar        timm's models for 32 x 32 images
     text         language models of transformers, from their configurations
     timm_models  any model of timm, by name
+    train        trains one of them on made-up data
 
 No weights are ever downloaded. The published scripts are not at hand: what is not in the
 job files or model summaries (sequence lengths, optimizers) is said in each file.

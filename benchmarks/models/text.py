@@ -1,7 +1,7 @@
 """Language models of transformers, built from their configurations with random weights.
 
 The published files give batch sizes and layers. Not given, and taken as usual for these
-models on WikiText: 512 tokens, AdamW.
+models on WikiText: 512 tokens, AdamW. `layers`: fewer of them, for a try on a CPU.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def _bert(batch_size: int, length: int, **sizes: int) -> object:
     return _made(BertForMaskedLM(config), _batch(batch_size, length))
 
 
-def bert_base(batch_size: int = 32, sequence_length: int = 512) -> object:
-    return _bert(batch_size, sequence_length)
+def bert_base(batch_size: int = 32, sequence_length: int = 512, layers: int = 12) -> object:
+    return _bert(batch_size, sequence_length, num_hidden_layers=layers)
 
 
-def bert_large(batch_size: int = 8, sequence_length: int = 512) -> object:
+def bert_large(batch_size: int = 8, sequence_length: int = 512, layers: int = 24) -> object:
     return _bert(
         batch_size,
         sequence_length,
         hidden_size=1024,
-        num_hidden_layers=24,
+        num_hidden_layers=layers,
         num_attention_heads=16,
         intermediate_size=4096,
     )
@@ -59,12 +59,12 @@ def _gpt2(batch_size: int, length: int, **sizes: int) -> object:
     return _made(model, _batch(batch_size, length))
 
 
-def gpt2_large(batch_size: int = 8, sequence_length: int = 512) -> object:
-    return _gpt2(batch_size, sequence_length, n_embd=1280, n_layer=36, n_head=20)
+def gpt2_large(batch_size: int = 8, sequence_length: int = 512, layers: int = 36) -> object:
+    return _gpt2(batch_size, sequence_length, n_embd=1280, n_layer=layers, n_head=20)
 
 
-def gpt2_xl(batch_size: int = 2, sequence_length: int = 512) -> object:
-    return _gpt2(batch_size, sequence_length, n_embd=1600, n_layer=48, n_head=25)
+def gpt2_xl(batch_size: int = 2, sequence_length: int = 512, layers: int = 48) -> object:
+    return _gpt2(batch_size, sequence_length, n_embd=1600, n_layer=layers, n_head=25)
 
 
 def _xlnet(batch_size: int, length: int, **sizes: int) -> object:
@@ -77,9 +77,11 @@ def _xlnet(batch_size: int, length: int, **sizes: int) -> object:
     return _made(model, inputs)
 
 
-def xlnet_base(batch_size: int = 8, sequence_length: int = 512) -> object:
-    return _xlnet(batch_size, sequence_length, d_model=768, n_layer=12, n_head=12, d_inner=3072)
+def xlnet_base(batch_size: int = 8, sequence_length: int = 512, layers: int = 12) -> object:
+    sizes = {"d_model": 768, "n_layer": layers, "n_head": 12, "d_inner": 3072}
+    return _xlnet(batch_size, sequence_length, **sizes)
 
 
-def xlnet_large(batch_size: int = 4, sequence_length: int = 512) -> object:
-    return _xlnet(batch_size, sequence_length, d_model=1024, n_layer=24, n_head=16, d_inner=4096)
+def xlnet_large(batch_size: int = 4, sequence_length: int = 512, layers: int = 24) -> object:
+    sizes = {"d_model": 1024, "n_layer": layers, "n_head": 16, "d_inner": 4096}
+    return _xlnet(batch_size, sequence_length, **sizes)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from benchmarks.simulation.published import Row
+from benchmarks.simulation.published import BY_LOT, Row
 from radrm.lab.simulator.metrics import Spread
 
 UNITS = {
@@ -26,8 +26,13 @@ _ANY = {"max_smact": 1.0, "margin_mib": 2048}
 EXTRA_ROWS = (
     Row("mix90", "worst fit at any SMACT", "magm", settings={**_ANY, "min_free_mib": 0}),
     Row("mix90", "best fit at any SMACT", "best-fit", settings=_ANY),
+    *(
+        Row(trace, "estimates by lot (80%)", "magm", BY_LOT, {"min_free_mib": 0, "margin_mib": 0})
+        for trace in ("heavy60", "mix90")
+    ),
 )
-"""The thesis explains best fit's execution time with packing by memory alone."""
+"""The thesis explains best fit's execution time with packing by memory alone. By lot: the control
+of the rows of GPUMemNet."""
 
 
 @dataclass(frozen=True, slots=True)

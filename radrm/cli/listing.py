@@ -111,7 +111,6 @@ def of_group(name: str) -> tuple[str, ...]:
 
 
 def module_of(command: str) -> Any:
-    """Import the module of a command."""
     from importlib import import_module
 
     group = command.partition(" ")[0]
@@ -123,12 +122,10 @@ def module_of(command: str) -> Any:
 
 
 def function_of(command: str) -> Any:
-    """Import the function of a command."""
     return getattr(module_of(command), _python(command.rpartition(" ")[2]))
 
 
 def parameters_of(command: str) -> Any:
-    """The declared parameters of a command."""
     own = _python(command.rpartition(" ")[2]).upper()
     return getattr(module_of(command), f"{own}_PARAMETERS")
 

@@ -148,7 +148,6 @@ class AttemptLogs:
         self._tails = [each for each in self._tails if self._read(each[0].skip_to_last, lines)]
 
     def copy_new(self) -> None:
-        """Copy what is new."""
         self._tails = [each for each in self._tails if self._read(each[0].copy_new, each[1])]
 
     @property

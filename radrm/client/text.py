@@ -61,7 +61,7 @@ def notice_lines(job: Document) -> list[str]:
         tries = each["tries"]
         how = "not sent" if each["given_up"] else "not sent yet"
         often = f" ({tries} {'try' if tries == 1 else 'tries'})" if tries else ""
-        lines.append(plain(f"{each['event']} to {each['target']} {how}{often}: {each['error']}"))
+        lines.append(f"{each['event']} to {each['target']} {how}{often}: {each['error']}")
     return lines
 
 
@@ -70,13 +70,12 @@ _EDITS = {"idle": "--expect-idle", "silent": "--silent-limit=none"}
 
 def next_steps(job: Document) -> list[str]:
     """The commands that users most often type next about a job in this state."""
-    name, state = plain(label(job)), job["state"]
+    name, state = label(job), job["state"]
     if job.get("held"):
         return [f"radrm release {name}", f"radrm explain {name}"]
     if state in WAITING:
-        ways = [plain(each) for each in job.get("way_out") or ()]
-        first = plain(str(job.get("behind") or name))
-        return [f"radrm explain {first}", *ways, f"radrm cancel {name}"]
+        first = job.get("behind") or name
+        return [f"radrm explain {first}", *(job.get("way_out") or ()), f"radrm cancel {name}"]
     if state not in FINAL:
         spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
         edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []

@@ -62,7 +62,7 @@ class SlurmConfig:
     A site whose usual job is smaller or larger."""
     local_wait_s: float = setting(1800.0, v.between(1, 31_536_000))
     """Time that a job waits on a node for its GPU. Then it goes back to Slurm, for another node, at
-    most three times; then it fails. Slurm's time limit is the job's own and this time.
+    most three times; then it fails. While it waits, its time limit is longer by this time.
 
     A site with many nodes: elsewhere a GPU may be free sooner."""
     only: bool = setting(False, v.switch)
@@ -75,9 +75,9 @@ class SlurmConfig:
     A site whose host names are not Slurm's names."""
     home: str = setting("", v.home)
     """The folder of the node's daemon (its RADRM_HOME); `%n` is the node's name. Empty: the daemon
-    of the server, else that of the user.
+    of the server, else that of the user. A daemon in such a folder serves the user who started it.
 
-    A site whose nodes share a file system, or keep state elsewhere."""
+    One user with several nodes on one server, as in a test."""
     fence: bool = setting(False, v.switch)
     """End the jobs of a node that Slurm's controller has not answered for `SlurmdTimeout`: it may
     have started them on another node.
@@ -370,7 +370,7 @@ class RetentionConfig:
     finished_jobs: int = setting(100_000, v.none_or(v.whole(100, 10**9)))
     """Finished jobs of one user that are kept, from 100: the newest. None goes in its first hour.
 
-    A site with little room in `/var`: a job takes some KiB."""
+    A site with little room in `/var`: a job takes about 2 KiB."""
     refused_mib: int = fixed(1024)
     """Size of all files together that lay in the spool and were no envelopes. The oldest go."""
 

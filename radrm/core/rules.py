@@ -161,7 +161,6 @@ class SlowPlanner(AnyPlanner, Protocol):
 
 
 def is_slow(planner: object) -> TypeGuard[SlowPlanner]:
-    """Return whether a planner is a slow one."""
     return hasattr(planner, "think")
 
 

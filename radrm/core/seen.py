@@ -106,7 +106,6 @@ class DeviceSnapshot(Struct, frozen=True):
 
 
 def device_snapshot(ledger: DeviceLedger, settings: CoreSettings) -> DeviceSnapshot:
-    """Return a device as it is now."""
     uuid = ledger.device.uuid
     occupants = {job_id: _occupant(held, uuid) for job_id, held in ledger.holdings.items()}
     return DeviceSnapshot(
@@ -223,7 +222,6 @@ class StateData(Struct, frozen=True):
 
 
 def state_data(state: State) -> StateData:
-    """Return the state as plain data."""
     return StateData(
         version=state.version,
         jobs_version=state.jobs_version,

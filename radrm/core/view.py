@@ -206,7 +206,6 @@ class View:
         return self._state.ledgers[device].warm_from_s
 
     def reservations(self, device: str) -> tuple[Reservation, ...]:
-        """Return the reservations on a device."""
         return self._state.ledgers[device].reserved.every()
 
     def is_on_trial(self, job_id: int, device: str) -> bool:

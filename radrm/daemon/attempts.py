@@ -15,7 +15,7 @@ attempt's. A restart finds it by its folder.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from radrm.core import events as ev
@@ -130,11 +130,14 @@ class Attempts:
         else:
             self._launcher.forget(serial)
 
-    def events(self) -> list[ev.Event]:
-        """The events for all records that are new since the last call."""
+    def events(self, ready: Collection[int] | None = None) -> list[ev.Event]:
+        """The events for all records that are new since the last call; with the descriptors that
+        are `ready`, for those of which these tell."""
         events: list[ev.Event] = []
         running = self._scheduler.snapshot.running
-        for serial in self._launcher.live.difference(attempt.serial for _, attempt in running):
+        news = None if ready is None else self._launcher.with_news(ready)
+        its = self._launcher.live if news is None else news
+        for serial in its.difference(attempt.serial for _, attempt in running):
             if isinstance(self._launcher.poll(serial), (Ended, Lost)):
                 log.info("attempt %d, which was given up, has ended", serial)
                 self._launcher.forget(serial)
@@ -142,6 +145,8 @@ class Attempts:
         for job, attempt in running:
             if (end := answered.get(attempt.serial)) is not None:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
+            if news is not None and attempt.serial not in news:
+                continue
             while (found := self._launcher.poll(attempt.serial)) is not None:
                 if not self._failures.wait(attempt, found):
                     saved = self._saved_by(attempt, found)

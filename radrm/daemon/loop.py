@@ -9,7 +9,8 @@ questions are still answered and everything else waits.
 
 What wakes it. Any thread and any signal handler may call `wake`. The call is kept until `clear`, so
 one that comes before the wait ends that wait at once. A wake does not say what has happened: the
-loop looks at everything after each wait, and a lost notice only delays it.
+loop looks at everything after each wait. Of a thousand attempts it looks at those with news, and at
+all of them every `LONGEST_WAIT_S`: a lost notice only delays it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import logging
 import os
 import queue
 import selectors
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
 
@@ -69,16 +71,16 @@ class Wakeups:
         """Wake the thread when a file is renamed into this folder."""
         self._inotify.add_watch(path, inotify_simple.flags.MOVED_TO)
 
-    def wait(self, seconds: float, processes: Iterable[int]) -> bool:
-        """Wait until something happens; False if nothing did. A descriptor of `processes` is
-        readable at an end."""
+    def wait(self, seconds: float, processes: Iterable[int]) -> set[int]:
+        """Wait until something happens; return the descriptors that can be read, none if nothing
+        did. One of `processes` can be at an end."""
         wanted = set(processes)
         for fd in self._processes - wanted:
             self._selector.unregister(fd)
         for fd in wanted - self._processes:
             self._selector.register(fd, selectors.EVENT_READ)
         self._processes = wanted
-        return bool(self._selector.select(seconds))
+        return {key.fd for key, _ in self._selector.select(seconds)}
 
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
@@ -159,6 +161,9 @@ class Loop:
         )
         self.counts = self._decisions.counts
         self.outbox = Outbox(self.store.notices, parts.records.sender, self._wakeups.wake)
+        self._ready: set[int] | None = None
+        """The descriptors that the last wait found readable; None: all attempts are looked at."""
+        self._look_at = 0.0
         self._rescan_at = 0.0
         self._count_at = 0.0
         self._emptied = False
@@ -303,8 +308,13 @@ class Loop:
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
         if self._decisions.uncleared:
             longest_s = min(longest_s, CLEAR_AFTER_S)
-        news = self._wakeups.wait(min(seconds, longest_s), processes)
-        return news or seconds == 0.0
+        ready = self._wakeups.wait(min(seconds, longest_s), processes)
+        now_s = time.monotonic()
+        everything = self.unsaved or now_s >= self._look_at
+        if everything:
+            self._look_at = now_s + LONGEST_WAIT_S
+        self._ready = None if everything else ready
+        return bool(ready) or seconds == 0.0
 
     def _status(self) -> str:
         """The line that `systemctl status` shows."""
@@ -320,7 +330,7 @@ class Loop:
             self._rescan_at = 0.0  # new envelopes have waited for the store
         arrived = self._notice_arrivals()
         if not self.unsaved:
-            ends = self._attempts.events()
+            ends = self._attempts.events(self._ready)
             self.process([*self.reports.events(), *self.reports.last_of(ends), *ends])
             self.process(self.steps.events(self.clock.now()))
             self._resizes.look_soon(self.reports.resized())

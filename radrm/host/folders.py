@@ -41,7 +41,6 @@ class OpenFolder:
         return f"/proc/self/fd/{self.fd}"
 
     def below(self, name: str) -> OpenFolder:
-        """The folder of this name."""
         found = object.__new__(OpenFolder)
         found._begin(self.open(name, _OF_FOLDER))
         return found

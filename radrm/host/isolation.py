@@ -221,7 +221,6 @@ def has_one(group: str) -> bool:
 
 
 def _load(program: bytes) -> int:
-    """Return a descriptor of the loaded program."""
     import ctypes
 
     code = ctypes.create_string_buffer(program, len(program))

@@ -32,13 +32,14 @@ _MOST_PATHS = 100
 """Different paths of the logs of one sweep that are looked at."""
 _WAY_OUT = ", or add --after=JOB if a job makes it"
 """Of a refusal: what is missing now may be there when the job starts."""
-_IMPORTED = re.compile(r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})")
+# Compiled where they are used: that takes a submission longer than to look.
+_IMPORTED = r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})"
 _MOST_IMPORTS = 200
-_BY_ID = re.compile(r"%[jA]")
-_UNFILLED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_SPLIT = re.compile(r"(?:-S|--split-string[= ])\s*(.*)")
-_OF_A_SHELL_LINE = re.compile(r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*=")
+_BY_ID = r"%[jA]"
+_UNFILLED = r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
+_SPLIT = r"(?:-S|--split-string[= ])\s*(.*)"
+_OF_A_SHELL_LINE = r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*="
 _OF_SHELLS = frozenset(
     {
         *("cd", "source", ".", "export", "alias", "eval", "exec", "pushd", "set", "unset"),
@@ -140,7 +141,7 @@ def _of_logs(
                 f"--{option}={os.path.join(path, '%j.out')}"
             )
         above = paths(os.path.dirname(path))
-        if any(_BY_ID.search(own.replace("%%", "")) for own in above):
+        if any(re.search(_BY_ID, own.replace("%%", "")) for own in above):
             step = "make one folder, and put the id into the name of the file"
             cause = "is named by the job's id, so nobody can make it"
             notes.setdefault(f"{above[0]}, {cause}; {step}", option)
@@ -195,7 +196,7 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     if "python" not in (job_file.interpreter or ""):
         return []
     folder = os.path.dirname(file)
-    for name in dict.fromkeys(_IMPORTED.findall(job_file.script or "")[:_MOST_IMPORTS]):
+    for name in dict.fromkeys(re.findall(_IMPORTED, job_file.script or "")[:_MOST_IMPORTS]):
         if any(os.path.isfile(os.path.join(folder, each)) for each in _module_files(name)):
             return [
                 f"the job runs a copy of the script, so it does not find the module {name} beside "
@@ -236,7 +237,7 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     elif job_file.options.interactive and "--" in words:
         words = words[words.index("--") + 1 :]  # the command that `radrm run` runs
     program = words[0] if words else ""
-    unfilled = _UNFILLED.search(program) if not is_script else None
+    unfilled = re.search(_UNFILLED, program) if not is_script else None
     if not program or (unfilled and _is_sweep(job_file)):
         return
     what = f"{where}: cannot run {_shown(program)}"
@@ -274,13 +275,13 @@ def _as_command(program: str) -> str:
 def _meant(words: Sequence[str]) -> str | None:
     """Return the cause and the next step for a command that only a shell understands."""
     program = words[0]
-    if found := _VARIABLE.match(program):
+    if found := re.match(_VARIABLE, program):
         return f"it sets a variable; use --env={found[0]}VALUE before --"
     if program in _OF_SHELLS:
         return "it is a word of the shell; write bash -c '...' or a job file"
     if len(program.split()) < 2:
         return None
-    if _OF_A_SHELL_LINE.search(program):
+    if re.search(_OF_A_SHELL_LINE, program):
         return "it is a line for a shell; write bash -c '...' or a job file"
     return "it is one quoted argument; leave the quotes out"
 
@@ -292,13 +293,13 @@ def _behind_env(words: Sequence[str]) -> Sequence[str]:
     """
     if len(words) != 2 or words[0].rpartition("/")[2] != _ENV or not os.access(words[0], os.X_OK):
         return words
-    split = _SPLIT.match(words[1])
+    split = re.match(_SPLIT, words[1])
     if split is None:  # the kernel gives `env` the rest of the line as one argument
         return words if words[1].startswith("-") or "=" in words[1] else words[1:]
     if re.search(r"[\\$'\"#]", split[1]):
         return words
     rest = split[1].split()
-    while rest and _VARIABLE.match(rest[0]) and not rest[0].startswith("PATH="):
+    while rest and re.match(_VARIABLE, rest[0]) and not rest[0].startswith("PATH="):
         del rest[0]
     return words if not rest or rest[0].startswith("-") or "=" in rest[0] else rest
 

@@ -3,6 +3,5 @@
 The files, in the order in which they may import one another:
     chips        SMs and clocks of common GPUs
     model        speeds and SM activity of jobs that share devices
-    solo         what jobs would show alone, from readings of shared devices
     learning     what sharing costs here, from periods in which jobs share a device
 """

@@ -31,18 +31,19 @@ _NAMES = {
     "Rscript": "an R program",
     "julia": "a Julia program",
 }
+# Compiled where a script is looked at: most of what is submitted is none.
 _BEGINS = (
-    (re.compile(r"import [\w.]+(?: as \w+)?(?:, *[\w.]+(?: as \w+)?)*\s*(?:#.*)?$"), "python"),
-    (re.compile(r"from [\w.]+ import \S"), "python"),
-    (re.compile(r"(?:async )?def \w+\(.*:\s*$|class \w+(?:\(.*\))?:\s*$|print\(.*\)"), "python"),
-    (re.compile(r"[rRbBuU]?(?:\"\"\"|''')"), "python"),
-    (re.compile(r"(?:if|for|with) .*[\w)\]\"']:\s*$|try:\s*$|@\w[\w.]*(?:\(.*\))?\s*$"), "python"),
-    (re.compile(r"\w+ = \S"), "python"),
-    (re.compile(r"\w+ <- \S"), "Rscript"),
-    (re.compile(r"(?:library|require|suppressPackageStartupMessages)\(\S"), "Rscript"),
-    (re.compile(r"using [A-Z]\w*(?:[,:] *\w+)*\s*$"), "julia"),
+    (r"import [\w.]+(?: as \w+)?(?:, *[\w.]+(?: as \w+)?)*\s*(?:#.*)?$", "python"),
+    (r"from [\w.]+ import \S", "python"),
+    (r"(?:async )?def \w+\(.*:\s*$|class \w+(?:\(.*\))?:\s*$|print\(.*\)", "python"),
+    (r"[rRbBuU]?(?:\"\"\"|''')", "python"),
+    (r"(?:if|for|with) .*[\w)\]\"']:\s*$|try:\s*$|@\w[\w.]*(?:\(.*\))?\s*$", "python"),
+    (r"\w+ = \S", "python"),
+    (r"\w+ <- \S", "Rscript"),
+    (r"(?:library|require|suppressPackageStartupMessages)\(\S", "Rscript"),
+    (r"using [A-Z]\w*(?:[,:] *\w+)*\s*$", "julia"),
 )
-_NOTEBOOK = re.compile(rb'\A\s*\{.*"nbformat"', re.DOTALL)
+_NOTEBOOK = rb'(?s)\A\s*\{.*"nbformat"'
 _ELF = b"\x7fELF"
 _MOST_LOOKED_AT = 1 << 16
 _MOST_LINES = 500
@@ -87,11 +88,11 @@ def _line(words: list[str]) -> str:
 
 def _by_its_text(data: bytes, start: bytes) -> str | None:
     """Return what runs a text, by its first line that is no comment; None for a shell."""
-    if _NOTEBOOK.match(data):
+    if re.match(_NOTEBOOK, data):
         return "jupyter execute"
     for line in start.decode("utf-8", "replace").split("\n", _MOST_LINES)[:_MOST_LINES]:
         if line.startswith("#!"):
             return None  # not the first line, and another note says so
         if line.strip() and not line.startswith("#"):
-            return next((runs for begins, runs in _BEGINS if begins.match(line)), None)
+            return next((runs for begins, runs in _BEGINS if re.match(begins, line)), None)
     return None

@@ -26,8 +26,7 @@ ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 _MOST_MISSING = 50
 _MOST_PIECES = 100_000
 """Pieces of a script that are read, in 0.1 s: what is looked for stands before more of them."""
-_PIECE = re.compile(
-    r"""
+_PIECE = r"""(?xs)
       (?P<joined> \\\n )
     | (?P<comment> (?<![^\s;&|()`]) \#[^\n]* )
     | (?P<here> <<-?[ \t]*(?P<quote>['"]?)(?P<end>[\w.-]+)(?P=quote) )
@@ -38,12 +37,8 @@ _PIECE = re.compile(
     | "(?P<double>(?:\\.|[^"\\])*)"
     | \\(?P<escaped>.)
     | (?P<plain> <<< | [^\s;&|()`'"\\<\#$]+ | . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ENDS = re.compile(
-    r"(?P<word>\(\((?:[^()\n]|\([^()\n]*\)){0,500}\)\)|&>>?)|&&|\|\||\|&|;;&?|;&|[;&|()`\n]"
-)
+    """
+_ENDS = r"(?P<word>\(\((?:[^()\n]|\([^()\n]*\)){0,500}\)\)|&>>?)|&&|\|\||\|&|;;&?|;&|[;&|()`\n]"
 """What ends a command; `word`: what only looks like it, a sum or a redirection."""
 _OF_WORDS = ("ansi", "single", "double", "escaped", "plain")
 _DOCUMENT = "document"
@@ -72,10 +67,11 @@ def steps(text: str) -> Iterator[Step]:
     words: list[str] = []
     word: str | None = None
     behind = 0
+    ends = re.compile(_ENDS)
     for kind, piece, start, end in _pieces(text):
         if start < behind:
             continue
-        cut = _ENDS.match(text, start) if kind == "cut" else None
+        cut = ends.match(text, start) if kind == "cut" else None
         redirects = piece == "&" and text[max(0, start - 1) : start] in ("<", ">")
         if cut is not None and (redirects or cut["word"]):
             behind = end if redirects else cut.end()
@@ -125,8 +121,9 @@ def _pieces(text: str) -> Iterator[Piece]:
     ends: list[str] = []
     missing: set[str] = set()
     place = 0
+    pieces = re.compile(_PIECE)
     for _ in range(_MOST_PIECES):
-        found = _PIECE.match(text, place)
+        found = pieces.match(text, place)
         if found is None:
             return
         start, place = found.span()

@@ -182,7 +182,6 @@ def paragraph(text: str, *, soft: bool = False) -> str:
 
 
 def heading(text: str) -> str:
-    """Return the heading of a section."""
     return f"<h2>{safe(text)}</h2>"
 
 

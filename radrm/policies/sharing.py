@@ -28,11 +28,12 @@ class Sharing:
 
     On an idle device the need only has to fit, which the core checks.
 
-    RAD-RM thesis, section 6.2.2: 5 GiB (the smallest MIG slice) and 80 %. The margin of 2 GiB
-    is section 6.3.3's allowance for the fragmentation of a GPU's memory. The limit for
-    time-slicing is ours: such a GPU never shows its full demand, and with 80 % sharing costs
-    more there than it gains (docs/lab/reproduction.md). Raises ValueError for an SM activity
-    outside 0..1.
+    RAD-RM thesis, section 6.2.2: 5 GiB (the smallest MIG slice) and at most 80 %. The margin of
+    2 GiB is the oracle's (6.3.3), for the fragmentation of a GPU's memory; that it is added to
+    estimates is ours. So is the limit for time-slicing: such a GPU never shows its full demand, and
+    with 80 % sharing costs more there than it gains (docs/lab/reproduction.md).
+
+    Raises ValueError for an SM activity outside 0..1.
     """
 
     min_free_mib: int = 5120
@@ -195,7 +196,7 @@ RoundRobin = _published(
 )
 # RAD-RM's *Oracle First Fit*: the first device, by index, of those that fit.
 #
-# Thesis, section 6.3.3: free >= need + 2 GiB and SMACT <= 80 %.
+# Thesis, section 6.3.3: free >= need + 2 GiB and SMACT below 80 % (here: at most).
 FirstFit = _published(
     "first-fit",
     _least(lambda o: 0),
@@ -204,8 +205,8 @@ FirstFit = _published(
 )
 # RAD-RM's *Oracle Best Fit*: argmin of free memory over the devices that fit.
 #
-# Thesis, section 6.3.3: free >= need + 2 GiB and SMACT <= 80 %. A device whose free memory is
-# unknown (eligible only without conditions) comes last.
+# Thesis, section 6.3.3: free >= need + 2 GiB and SMACT below 80 % (here: at most). A device whose
+# free memory is unknown (eligible only without conditions) comes last.
 BestFit = _published(
     "best-fit",
     _least(lambda o: (o.free_mib is None, o.free_mib or 0)),

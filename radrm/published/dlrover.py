@@ -107,7 +107,8 @@ def workers_beside(w: float, s: float, quota: float, servers_cpus: float) -> int
     """Return the workers of a job whose servers have these CPUs together: at least 1.
 
     The second half of the stage *optimize*: the servers have been scaled, and `w` is measured
-    anew.
+    anew. Its text has N_w = s_total / s, which gives 22 and 10 for the 24 and 8 of Table 1;
+    equation 10 gives those.
     """
     by_need = floor(quota / (w + s) + _ROUNDING)
     by_room = floor((quota - servers_cpus) / whole(w) + _ROUNDING)

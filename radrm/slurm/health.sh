@@ -1,10 +1,10 @@
 #!/bin/sh
-# Slurm's HealthCheckProgram for nodes whose GPUs radrm shares. Put it beside slurm.conf, executable.
-# `radrm slurm setup` prints it. After three failures in a row the node is drained, with the reason;
-# once its radrm takes jobs again it is resumed, if nobody has given it another reason meanwhile.
-node=@NODE@
-node=${node:-${SLURMD_NODENAME:-$(hostname -s)}}
-count=/run/radrm-health.$node
+# Slurm's HealthCheckProgram for nodes whose GPUs radrm shares. Put it beside slurm.conf, executable;
+# `radrm slurm setup` prints it. After three failures in a row it drains the node, with the reason;
+# once its radrm takes jobs again it resumes it, if nobody has given another reason meanwhile.
+PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin # slurmd sets none
+node=$SLURMD_NODENAME
+count=@RUN@/radrm-health.$node
 if why=$(timeout 20 @RADRM@ slurm health 2>&1); then
     [ -e "$count" ] || exit 0
     if [ "$(cat "$count")" -ge 3 ]; then

@@ -20,6 +20,7 @@ an answer (`step/returning.py`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -40,8 +41,7 @@ from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import waiting
 from radrm.host.attempts.live import readable
-from radrm.host.attempts.waiting import wake
-from radrm.host.processes.identity import Identity, alive, open_pidfd
+from radrm.host.processes.identity import Identity, alive, open_pidfd, wake
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import OUTER, SUFFIX, Envelope
 from radrm.host.storage.tickets import is_ticket
@@ -183,6 +183,10 @@ class Steps:
                 found = Refused("the step has ended")
             self._vouched[process] = found
             self._asking.discard(process)
+            with contextlib.suppress(OSError):  # it asks again anyway
+                wake(fd := open_pidfd(Identity(*process)))
+                if fd is not None:
+                    os.close(fd)
 
         threading.Thread(target=ask, name="slurm", daemon=True).start()
 
@@ -318,7 +322,7 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
     if job.state.final:
         _note_ended(steps, loop, job, outer, answer)
     elif job.state.waiting:
-        _note_waiting(steps, loop, job, outer, answer["job"])
+        _note_waiting(steps, loop, job, outer, answer["job"].reason)
     attempt = loop.scheduler.snapshot.attempt(job.id)
     if attempt is not None:
         folder = loop.launcher.folder(attempt.serial)
@@ -339,12 +343,12 @@ def _is_name(named: Any) -> bool:
 
 
 def _note_waiting(
-    steps: Steps, loop: Serves, job: Job, outer: OuterJob, document: Document
+    steps: Steps, loop: Serves, job: Job, outer: OuterJob, reason: str | None
 ) -> None:
     """Have Slurm show why a job waits."""
     if steps.notes.is_due(outer.name):
         rules = {r.rule for r in loop.scheduler.why_waiting(job.id, loop.clock.now())}
-        why = in_slurms_numbers(document["reason"] or "for its turn", loop.scheduler.snapshot.job)
+        why = in_slurms_numbers(reason or "for its turn", loop.scheduler.snapshot.job)
         steps.notes.waiting(outer.name, why, frozenset(rules))
 
 

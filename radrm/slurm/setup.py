@@ -138,9 +138,10 @@ HEALTH = "radrm-health.sh"
 """The name of the program that Slurm runs on each node."""
 
 
-def health(config: SlurmConfig, radrm: str = "radrm") -> str:
-    """Return the program by which slurmd drains a node whose radrm takes no jobs."""
-    return _filled("health.sh", {"RADRM": shlex.quote(radrm), "NODE": shlex.quote(config.node)})
+def health(radrm: str = "radrm", run: str = "/run") -> str:
+    """Return the program by which slurmd drains a node whose radrm takes no jobs. `run`: where it
+    counts its failures; only root may write there."""
+    return _filled("health.sh", {"RADRM": shlex.quote(radrm), "RUN": shlex.quote(run)})
 
 
 def _filled(name: str, known: Mapping[str, str]) -> str:

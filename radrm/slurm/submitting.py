@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from radrm.client.estimates import answer, names_of, read
 from radrm.config import Config, SlurmConfig
 from radrm.core.records import DECLARED_MARGIN, Estimate
 from radrm.core.units import parse_mib
@@ -197,6 +196,8 @@ def largest_mib(config: SlurmConfig) -> int | None:
 
 def _estimated(file: str, raw: RawOptions, config: Config) -> Estimate | None:
     """The best estimate of a job's memory that needs no daemon; None without any."""
+    from radrm.client.estimates import answer, names_of, read  # steps wait for no estimators
+
     try:
         asked, _, _ = read(file, raw)
         (name,) = names_of(config.estimator, config)

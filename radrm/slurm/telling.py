@@ -6,7 +6,7 @@ told of a job replaces what has not been told of it yet, so a controller that wa
 last state only. A job costs
 
     one question when its step begins (`serving.py`), and one update at its end
-    if it waits: one update, and one question and one update when it starts
+    if it waits for longer: one update, and at its start one question and one update
 
 and a change of its reason at most one update of the node in a minute.
 
@@ -198,8 +198,9 @@ class Notes:
         waited_min = math.ceil(job.waited_s / 60)
 
         def tell() -> None:
-            more = {}
-            limit_s = length_s(shown(job.named, _ASK_S).get("TimeLimit", ""))
+            more, limit_s = {}, None
+            if job.limit_min is not None:
+                limit_s = length_s(shown(job.named, _ASK_S).get("TimeLimit", ""))
             if limit_s is not None:
                 added = self._patience_min if job.own_min is not None else 0
                 limit = max(1, math.ceil(limit_s / 60) - added) + waited_min

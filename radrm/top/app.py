@@ -231,7 +231,7 @@ class Top(App[None]):
         self._put("jobs", self._job_text(page, width, room))
         trouble = answer.trouble or self._message
         style = "bold" if trouble else ""
-        foot = Styled(plain(trouble or self._foot(page)), style)
+        foot = Styled(trouble or self._foot(page), style)
         self._put("keys", _cut(foot, width))
 
     @property

@@ -103,8 +103,8 @@ class Source:
             return _trouble(error)
         wrong = next((result["error"] for result in results if result["error"]), None)
         if wrong is None and any(result.get("saves") for result in results):
-            return f"Asked job {plain(name)} to save its work; when it has, it is requeued."
-        return plain(wrong) if wrong else f"{_DONE[command]} job {plain(name)}."
+            return f"Asked job {name} to save its work; when it has, it is requeued."
+        return wrong or f"{_DONE[command]} job {name}."
 
 
 _DONE = {
@@ -120,4 +120,4 @@ _DONE = {
 def _trouble(error: RadrmError) -> str:
     if isinstance(error, Unreachable):
         return "The daemon does not answer; trying again. Jobs run on."
-    return plain(str(error))
+    return str(error)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from typing import Any, NoReturn
 
 from problem import in_one_line
@@ -25,19 +27,32 @@ def error(program: str, cause: str, line: str | None = None) -> dict[str, Any]:
     return document
 
 
-def write(folder: str, document: dict[str, Any]) -> None:
-    """Write this process's document atomically: a reader never sees a part of it."""
-    path = os.path.join(folder, f"{os.getpid()}.json")
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        json.dump(document, file, separators=(",", ":"))
-    os.replace(path + ".part", path)
+_first = threading.Lock()
+"""Held by the thread that writes this process's document."""
 
 
-def leave() -> NoReturn:
-    """End the process at once: the user's code could catch an exception, or take long to end."""
+def end(folder: str, document: dict[str, Any]) -> NoReturn:
+    """Write this process's document, and end the process at once: the user's code could catch an
+    exception, or take long to end.
+
+    The document is written atomically: a reader never sees a part of it.
+    """
+    if not _first.acquire(blocking=False):
+        time.sleep(5)  # another thread is writing, and ends the process
+    else:
+        path = os.path.join(folder, f"{os.getpid()}.json")
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(document, file, separators=(",", ":"))
+        os.replace(path + ".part", path)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass
     os._exit(0)
+
+
+def forked() -> None:
+    """A child of a fork writes a document of its own."""
+    global _first
+    _first = threading.Lock()

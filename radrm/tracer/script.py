@@ -69,7 +69,6 @@ class Script:
         self._started = time.monotonic()
         self._limit_s = until - self._started
         self._pid, self._inherited = os.getpid(), 0
-        self._written = threading.Lock()
         self.skipped: list[str] = []
         self.parallel = "none"
         self.watch = Watch()
@@ -156,18 +155,11 @@ class Script:
         self.evaluation.forget()
 
     def finish(self, reason: str) -> NoReturn:
-        self._end({"version": documents.VERSION, **self._traced(reason)})
+        documents.end(self._folder, {"version": documents.VERSION, **self._traced(reason)})
 
     def fail(self, cause: str, line: str | None = None) -> NoReturn:
         """End with the error `PROGRAM CAUSE`; `line` is the line of the user's code."""
-        self._end(documents.error(self.name, cause, line))
-
-    def _end(self, document: dict[str, Any]) -> NoReturn:
-        if not self._written.acquire(blocking=False):
-            time.sleep(5)  # another thread is writing, and ends the process
-        else:
-            documents.write(self._folder, document)
-        documents.leave()
+        documents.end(self._folder, documents.error(self.name, cause, line))
 
     def _ended(self) -> None:
         """Judge a program that has ended by itself."""
@@ -213,7 +205,8 @@ class Script:
 
     def _forked(self) -> None:
         """A child that trains writes a document of its own; one that does not writes none."""
-        self._written, self._inherited = threading.Lock(), self.steps.backward
+        documents.forked()
+        self._inherited = self.steps.backward
         self._watch_the_clock()
 
     # ------------------------------------------------------------------ the document

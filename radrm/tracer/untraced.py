@@ -45,9 +45,8 @@ def _replace(module: Any, functions: dict[str, str], program: Any) -> None:
 def _refusal(program: str, library: str) -> Any:
     def refuse(*_: Any, **__: Any) -> None:
         cause = f"trains with {library}, which cannot be traced,"
-        documents.write(
+        documents.end(
             os.environ["RADRM_TRACE_FOLDER"], documents.error(program, cause, lines.here())
         )
-        documents.leave()
 
     return refuse

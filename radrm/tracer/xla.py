@@ -55,7 +55,6 @@ class Script:
         self._limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
         self._started = time.monotonic()
         self._pid = os.getpid()
-        self._written = threading.Lock()
         self.gradients = 0
         self.calls: dict[int, int] = {}
         """Calls of each training function."""
@@ -160,17 +159,10 @@ class Script:
         cause = _preallocates()
         if cause is not None:
             self.fail(cause)
-        self._end(self._document(reason))
+        documents.end(self._folder, self._document(reason))
 
     def fail(self, cause: str, line: str | None = None) -> None:
-        self._end(documents.error(self.name, cause, line))
-
-    def _end(self, document: dict[str, Any]) -> None:
-        if not self._written.acquire(blocking=False):
-            time.sleep(5)  # another thread is writing, and ends the process
-        else:
-            documents.write(self._folder, document)
-        documents.leave()
+        documents.end(self._folder, documents.error(self.name, cause, line))
 
     def _document(self, reason: str) -> dict[str, Any]:
         counts = list(self.calls.values())

@@ -57,9 +57,8 @@ class Cluster:
     The folder can be read by all users, as jobs of other users run in it (`work`).
     """
 
-    nodes = NODES
-
-    def __init__(self, more: str = "", lua: str = ACCEPT) -> None:
+    def __init__(self, more: str = "", lua: str = ACCEPT, nodes: Sequence[str] = NODES) -> None:
+        self.nodes = nodes
         # Not a folder of pytest's: other users may not enter those, and a socket's name is short.
         self.folder = Path(tempfile.mkdtemp(prefix="radrm-slurm-", dir="/tmp"))
         self.folder.chmod(0o755)
@@ -88,24 +87,30 @@ class Cluster:
 
     def start(self) -> None:
         """Start all, and wait until each node takes jobs."""
-        controller, *ports = free_ports(1 + len(NODES))
-        conf = slurm_conf(self.folder, socket.gethostname(), controller, ports, self.more)
-        (self.folder / "slurm.conf").write_text(conf)
-        (self.folder / "gres.conf").write_text(gres_conf())
+        controller, *ports = free_ports(1 + len(self.nodes))
+        conf = slurm_conf(
+            self.folder, socket.gethostname(), controller, ports, self.more, self.nodes
+        )
+        self.write_conf(conf)
         for name in ("state", "munge", "spool", "radrm"):
             (self.folder / name).mkdir()
         self._start_munged()
         self.start_slurmctld()
-        for node in NODES:
+        for node in self.nodes:
             self.start_slurmd(node)
         wait_until(self._answers, f"the nodes; Slurm said:\n{self.said()}")
+
+    def write_conf(self, conf: str) -> None:
+        """Write what Slurm begins with."""
+        (self.folder / "slurm.conf").write_text(conf)
+        (self.folder / "gres.conf").write_text(gres_conf())
 
     def _answers(self) -> bool:
         for name, process in self.processes.items():
             if process.poll() is not None:
                 raise AssertionError(f"{name} ended at once; Slurm said:\n{self.said()}")
         states = self.query("sinfo", "--noheader", "--Node", "--partition=whole", "-o", "%N %t")
-        return sorted(states.split("\n")) == ["", *(f"{node} idle" for node in NODES)]
+        return sorted(states.split("\n")) == ["", *sorted(f"{node} idle" for node in self.nodes)]
 
     def _start_munged(self) -> None:
         folder = self.folder / "munge"
@@ -167,7 +172,7 @@ class Cluster:
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for name in tuple(self.processes):
                 stack.callback(self._kill, name)
-            for node in NODES:
+            for node in self.nodes:
                 stack.callback(self._end_steps, node)
             for daemon in self.daemons.values():
                 stack.callback(daemon.close)

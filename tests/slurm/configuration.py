@@ -36,14 +36,15 @@ def slurm_conf(
     controller_port: int,
     ports: Sequence[int],
     more: str = "",
+    names: Sequence[str] = NODES,
 ) -> str:
     """The text of slurm.conf. `more` are lines of a test, the last ones."""
     nodes = "\n".join(
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS}"
         f" RealMemory={MEMORY_MIB} Gres=gpumem:{GPUMEM_MIB}"
-        for name, port in zip(NODES, ports, strict=True)
+        for name, port in zip(names, ports, strict=True)
     )
-    names = ",".join(NODES)
+    listed = ",".join(names)
     return f"""\
 ClusterName=radrm-test
 SlurmctldHost={host}(127.0.0.1)
@@ -86,8 +87,8 @@ Waittime=0
 MessageTimeout=10
 TCPTimeout=2
 {nodes}
-PartitionName=shared Nodes={names} OverSubscribe=FORCE:1 MaxTime=INFINITE State=UP Default=YES
-PartitionName=whole Nodes={names} OverSubscribe=NO MaxTime=INFINITE State=UP
+PartitionName=shared Nodes={listed} OverSubscribe=FORCE:1 MaxTime=INFINITE State=UP Default=YES
+PartitionName=whole Nodes={listed} OverSubscribe=NO MaxTime=INFINITE State=UP
 {more}
 """
 

@@ -31,7 +31,7 @@ def test_a_cluster_and_the_daemon_of_a_node(cluster: Cluster) -> None:
     cluster.daemon("g1")
     found = findings(cluster, "g1")
     judged = [name for name, each in found.items() if each["level"] != "ok"]
-    assert judged == ["job_submit.lua", "ProctrackType", "accounting"]
+    assert judged == ["HealthCheckProgram", "job_submit.lua", "ProctrackType", "accounting"]
     assert found["GPU memory"]["finding"] == "g1 has gpumem:81920, and its GPUs have 81920 MiB"
     cluster.lua.write_text(job_submit_lua(SlurmConfig()))
     assert findings(cluster, "g2")["job_submit.lua"]["level"] == "ok"

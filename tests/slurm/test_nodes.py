@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ import pytest
 
 from benchmarks.cluster.place import OF_NODES, prepare
 from radrm.config import SlurmConfig
+from radrm.slurm.asking import record
 from radrm.slurm.setup import job_submit_lua
+from tests.forks import daemons
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
@@ -82,6 +85,34 @@ def test_a_job_in_another_partition_is_refused_at_its_step(site: Cluster) -> Non
     assert site.wait(job)[0] == "FAILED"
     said = site.output(job)
     assert "is in partition whole" in said and "ran" not in said.split()
+
+
+def test_a_job_that_waits_says_so_and_its_limit_begins_at_its_start(site: Cluster) -> None:
+    end = site.work / "end"
+    body = (
+        f"#!/bin/sh\n#RAD --gpus=2 --collocation=exclusive\nuntil [ -e {end} ]; do sleep 0.1; done"
+    )
+    taken = site.sbatch(f"{body}\n", "-w", GOOD)
+    home = site.daemons[GOOD]
+    wait_until(lambda: home.json("status", "--state=running"), "the GPUs to be taken")
+    job = site.sbatch("#!/bin/sh\nsleep 1\n", "-w", GOOD, "--time=1", "--comment=site:7")
+
+    def shown() -> dict[str, str]:
+        return record(site.scontrol("-o", "show", "job", str(job)))
+
+    def waits() -> bool:
+        return "radrm: waits: " in shown()["AdminComment"]
+
+    wait_until(lambda: "AdminComment" in shown() and waits(), "it to be shown")
+    assert f"Slurm job {taken}" in shown()["AdminComment"]
+    assert shown()["TimeLimit"] == "00:31:00"
+    rows = json.loads(daemons.run(("status", "--cluster", "--json"), site.env, site.work).stdout)
+    (row,) = [row for row in rows if row["id"] == str(job)]
+    assert row["state"] == "WAITING" and f"Slurm job {taken}" in row["reason"]
+    end.touch()
+    wait_until(lambda: shown()["TimeLimit"] == "00:02:00", "the time that it has waited")
+    assert site.wait(job) == ("COMPLETED", "0:0")
+    assert "radrm:gpu_s=" in shown()["AdminComment"] and shown()["Comment"].strip() == "site:7"
 
 
 @pytest.mark.nightly

@@ -410,16 +410,16 @@ def recurrent() -> None:
 
 
 def packed() -> None:
-    """Sequences of several lengths, packed: half of 4 x 100 numbers are padding."""
+    """Sequences of several lengths, packed: half of 4 x 20 numbers are padding."""
     cell, out = nn.LSTM(256, WIDTH // 4, batch_first=True).cuda(), nn.Linear(WIDTH // 4, 2).cuda()
     optimizer = torch.optim.SGD([*cell.parameters(), *out.parameters()], lr=0.1)
     for _ in range(5):
-        x, lengths = torch.randn(4, 100, 256).cuda(), torch.tensor([100, 60, 30, 10])
+        x, lengths = torch.randn(4, 20, 256).cuda(), torch.tensor([20, 12, 6, 2])
         sequence = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
-        assert sequence.data.shape == (200, 256)
+        assert sequence.data.shape == (40, 256)
         output, (hidden, _state) = cell(sequence)
         whole, sizes = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
-        assert whole.shape[:2] == (4, 100) and sizes.tolist() == [100, 60, 30, 10]
+        assert whole.shape[:2] == (4, 20) and sizes.tolist() == [20, 12, 6, 2]
         optimizer.zero_grad()
         (out(hidden[-1]).sum() + whole.sum()).backward()
         optimizer.step()

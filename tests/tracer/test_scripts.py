@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +85,6 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "endless": ("made 1 of 2 steps", False),
     "asked_for_help": ("used no GPU", False),
 }
-AT_NIGHT = frozenset((
-    "numbered", "device_of_number", "with_device", "data_moved", "new_tensors", "policy",
-    "moved_by_threads", "lengths", "evaluated_first", "checkpoint", "measured", "by_hand",
-    "forked", "views_of_buckets", "endless",
-))  # fmt: skip
-"""Each takes two seconds of processor time and more; others share the code that they try."""
 TWO_GPUS = ("spawned", "forked", "views_of_buckets", "data_parallel", "spread")
 LIMITS = {"endless": 20.0}
 """Seconds of traces that need all of their time; others end by themselves."""
@@ -135,11 +128,6 @@ def _name_of(item: pytest.Item) -> list[str]:
     return [name] if isinstance(name, str) else []
 
 
-def _at_night(names: Iterable[str]) -> list[Any]:
-    nightly = pytest.mark.nightly
-    return [pytest.param(name, marks=nightly) if name in AT_NIGHT else name for name in names]
-
-
 def environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
@@ -161,7 +149,7 @@ def the_trace(documents: dict[str, Any], name: str) -> Any:
     return traced[0]
 
 
-@pytest.mark.parametrize("name", _at_night(ANSWERS))
+@pytest.mark.parametrize("name", ANSWERS)
 def test_an_everyday_script_needs_what_its_tensors_need(documents: Any, name: str) -> None:
     times, known = ANSWERS[name]
     document = the_trace(documents, name)
@@ -174,7 +162,10 @@ def test_an_everyday_script_needs_what_its_tensors_need(documents: Any, name: st
     assert Traced.from_events(document).need_mib * 2**20 == need
 
 
-@pytest.mark.parametrize("name", _at_night(NO_ANSWERS))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.nightly] * (name in LIMITS)) for name in NO_ANSWERS],
+)
 def test_what_cannot_be_known_has_no_answer_and_its_reason(documents: Any, name: str) -> None:
     says, has_line = NO_ANSWERS[name]
     (document,) = documents[name]

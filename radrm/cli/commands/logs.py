@@ -123,7 +123,7 @@ def _several(ask: Ask, reference: str, error: Refused) -> list[Document]:
     the latest array. Raises `error` if it does not mean several."""
     found = every_job(ask, jobs=[reference])
     if all(job["state"] in FINAL for job in found):
-        found = [job for job in found if job["array_id"] == found[-1]["array_id"]]
+        found = [job for job in found if job.get("array_id") == found[-1].get("array_id")]
     if len(found) < 2:
         raise error
     return found
@@ -131,7 +131,7 @@ def _several(ask: Ask, reference: str, error: Refused) -> list[Document]:
 
 def _array_logs(client: Client, found: list[Document], stderr: bool) -> ArrayLogs:
     # By id: a name, or `@`, may mean other jobs soon.
-    array = {job["array_id"] for job in found}
+    array = {job.get("array_id") for job in found}
     names = [str(*array)] if len(array) == 1 and None not in array else list(map(label, found))
     return ArrayLogs(Patient(client, warn), names, lambda job: outputs(job["user"], stderr), warn)
 

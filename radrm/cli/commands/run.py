@@ -11,12 +11,12 @@ import os
 import sys
 
 from radrm.cli.commands.submit import tell
-from radrm.cli.show.log import EXIT_INTERRUPTED, ended, log_writer, own_name
+from radrm.cli.show.log import EXIT_INTERRUPTED, ended, log_writer
 from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
 from radrm.client.session import JupyterHint, Session, jupyter_command
 from radrm.client.submitting import check, put
-from radrm.client.text import FINAL, WAITING, warn
+from radrm.client.text import FINAL, WAITING, my_name, warn
 from radrm.errors import RadrmError, UsageError
 from radrm.host import sessions
 from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
@@ -44,7 +44,7 @@ def run(argv: list[str]) -> int:
         raise UsageError(
             "radrm run: --pty needs a terminal on standard input and output; leave it out"
         )
-    hint = JupyterHint(os.environ, own_name() or str(os.getuid()), request.jupyter)
+    hint = JupyterHint(os.environ, my_name(), request.jupyter)
     with (
         Client() as client,
         Session(request.pty, warn, lambda: _cancel(client, job), hint.see) as session,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from radrm.cli.parameters import FLAG, JOBS, JSON, NUMBER, TEXT, TEXTS, WORDS, Parameter
 from radrm.cli.results import job_name, run_and_wait
@@ -13,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from radrm.client.connection import Ask
     from radrm.client.text import Document
 
 NO_WAIT = Parameter(
@@ -33,10 +33,7 @@ def checkpoint(jobs: list[str], no_wait: bool, as_json: bool) -> int:
       radrm checkpoint 12
       radrm checkpoint 'sweep-*' --no-wait
     """
-
-    def wait(ask: Ask, before: Document) -> Document:
-        return wait_saved(ask, before, moves=False)
-
+    wait = partial(wait_saved, moves=False)
     return run_and_wait("checkpoint", jobs, {}, wait, _saved, no_wait, as_json)
 
 
@@ -73,10 +70,7 @@ def migrate(words: list[str], no_wait: bool, as_json: bool) -> int:
     if len(words) > 2:
         raise UsageError("radrm migrate: it takes one job and at most one GPU")
     where = {"device": words[1]} if len(words) > 1 else {}
-
-    def wait(ask: Ask, before: Document) -> Document:
-        return wait_saved(ask, before, moves=True)
-
+    wait = partial(wait_saved, moves=True)
     return run_and_wait("migrate", words[:1], where, wait, _moved, no_wait, as_json)
 
 
@@ -114,10 +108,7 @@ def resize(jobs: list[str], gpus: int | None, role: list[str], no_wait: bool, as
         words["gpus"] = gpus
     if len(words) != 1:
         raise UsageError("say one new size: radrm resize JOB --gpus=2, or --role worker=6")
-
-    def wait(ask: Ask, before: Document) -> Document:
-        return wait_resized(ask, before, gpus, words.get("roles") or {})
-
+    wait = partial(wait_resized, gpus=gpus, roles=words.get("roles") or {})
     return run_and_wait("resize", jobs, words, wait, _resized, no_wait, as_json)
 
 

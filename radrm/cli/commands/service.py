@@ -269,14 +269,8 @@ def install_own(
     `UsageError` on a server that has a radrm for all, unless `private`.
     """
     where, files = own_files(gpus)
-    way = [
-        "radrm",
-        "service",
-        "install",
-        "--user",
-        "--private",
-        *(["--gpus", gpus] if gpus else []),
-    ]
+    way = ["radrm", "service", "install", "--user", "--private"]
+    way += ["--gpus", gpus] if gpus else []
     # Without the variables of this shell: the unit's daemon does not have them.
     refuse_second({}, os.geteuid(), private, command_text(way))
     with one_line("cannot look at"):
@@ -298,25 +292,6 @@ def install_own(
     run_all(commands, journal=where.journal)
     if not _lingers():
         show(["To keep it and its jobs running when you log out: loginctl enable-linger"])
-
-
-def uninstall_own(dry_run: bool = False) -> None:
-    """Stop this user's own service and remove its unit. Jobs and the configuration stay."""
-    where, files = own_files(None)
-    with one_line("cannot look at"):
-        ((file, state),) = states = states_of(files, where)
-    before, after = uninstall_commands(states, where)
-    show(removal_lines(states, before, after, where))
-    if dry_run:
-        return
-    run_all(before, journal=where.journal)
-    with one_line(f"cannot remove {file.path}: at"):
-        remove_file(file, where)
-    run_all(after, journal=where.journal)
-    if state is State.EDITED:
-        by_hand = f"systemctl --user disable --now radrmd && rm {shlex.quote(file.path)}"
-        show([f"{file.path} is not as radrm writes it, and stays. To remove it: {by_hand}"])
-    show(["Running jobs go on. Kept are the queue (~/.local/state/radrm) and the configuration."])
 
 
 def own_files(gpus: str | None) -> tuple[Site, list[File]]:
@@ -349,10 +324,13 @@ def _line(word: str, text: str) -> str:
     return f"{word:8}{text}"
 
 
-_KEPT = (
+_KEPT: tuple[str, ...] = (
     "Running jobs go on. Kept are /var/lib/radrm (the queue, checkpoints), /etc/radrm, and what",
     "was set with systemctl edit.",
     "To remove them, once no job runs: sudo rm -r /var/lib/radrm /run/radrm /etc/radrm",
+)
+_KEPT_OF_ONE: tuple[str, ...] = (
+    "Running jobs go on. Kept are the queue (~/.local/state/radrm) and the configuration.",
 )
 
 
@@ -508,33 +486,40 @@ def remove(dry_run: bool, root: str, user: bool) -> None:
       sudo radrm service remove
       radrm service remove --user
     """
+    if user and root:
+        raise UsageError("--user and --root exclude each other; use one of them")
     if user:
-        if root:
-            raise UsageError("--user and --root exclude each other; use one of them")
-        uninstall_own(dry_run)
-        return
-    where = site(root or None)
-    page, own = page_there(where.root), os.path.lexists(under(where.root, UNIT_PATH))
-    if (path := packaged_unit(where)) and not page and not own:
-        raise Refused(f"{path} is of a package of the system; remove that: sudo apt remove radrm")
-    be_root(dry_run)
+        where, files = own_files(None)
+        by_hand, kept = "systemctl --user disable --now radrmd && rm {}", _KEPT_OF_ONE
+    else:
+        where, files = site(root or None), list(files_of(script()))
+        page, own = page_there(where.root), os.path.lexists(under(where.root, UNIT_PATH))
+        if (path := packaged_unit(where)) and not page and not own:
+            raise Refused(
+                f"{path} is of a package of the system; remove that: sudo apt remove radrm"
+            )
+        be_root(dry_run)
+        files += page
+        by_hand, kept = "sudo systemctl disable --now radrmd && sudo rm {}", _KEPT
     with one_line("cannot look at"):
-        states = states_of((*files_of(script()), *page), where)
+        states = states_of(files, where)
     before, after = uninstall_commands(states, where)
     show(removal_lines(states, before, after, where))
     if dry_run:
         return
-    run_all(before)
+    run_all(before, journal=where.journal)
     for file, _ in states:
         with one_line(f"cannot remove {file.path}: at"):
             remove_file(file, where)
-    run_all(after)
-    with one_line("cannot remove the socket: at"):
-        remove_socket(where)
-    if states[0][1] is State.EDITED:
-        by_hand = f"sudo systemctl disable --now radrmd && sudo rm {UNIT_PATH}"
-        show([f"{UNIT_PATH} is not as radrm writes it, and stays. To remove it: {by_hand}"])
-    show(_KEPT)
+    run_all(after, journal=where.journal)
+    if not user:
+        with one_line("cannot remove the socket: at"):
+            remove_socket(where)
+    unit, state = states[0]
+    if state is State.EDITED:
+        how = by_hand.format(shlex.quote(unit.path))
+        show([f"{unit.path} is not as radrm writes it, and stays. To remove it: {how}"])
+    show(kept)
 
 
 STATUS_PARAMETERS = (_USER,)

@@ -6,6 +6,7 @@ import json
 import os
 
 from radrm.client.connection import Client
+from radrm.client.text import my_name
 from radrm.errors import RadrmError, plain
 from radrm.jobfile.record import Record
 
@@ -185,7 +186,7 @@ def _jobs(place: Place) -> Iterator[tuple[str, str]]:
     if place.start and set(place.start) <= _SAFE and not place.start[0].isdigit():
         words["jobs"] = [f"{place.start}*"]
     elif os.getuid() != 0:
-        words["user"] = _me()
+        words["user"] = my_name()
     rows = _ask("page", **words, offset=0, limit=_MOST)["jobs"]
     for row in rows:
         several = row.get("count", 1) > 1
@@ -212,15 +213,6 @@ _ASK = {"jobs": _jobs, "gpus": _gpus, "users": _users}
 
 def _is_safe(name: str) -> bool:
     return bool(name) and set(name) <= _SAFE and not name.startswith("-")
-
-
-def _me() -> str:
-    import pwd  # only here: root asks for all jobs
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _ask(op: str, **words: Any) -> Any:

@@ -13,6 +13,5 @@ The files, in the order in which they may import one another:
     log          a job's log on standard output or error
     follow       `radrm status --follow`
     question     the question before a command touches everything
-    progress     a progress bar for long work
     estimates    the answers of estimators about one job
 """

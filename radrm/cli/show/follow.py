@@ -50,7 +50,6 @@ def _follow_one(client: Client, found: Document) -> None:
 
 
 def _follow_lines(client: Client, words: Document) -> None:
-    """Print a line for each change."""
     patient = Patient(client, warn)
     begun = False
     for changed in changes(patient, words):

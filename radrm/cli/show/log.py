@@ -7,7 +7,7 @@ import sys
 
 from radrm.client.follow import Patient, stream
 from radrm.client.tail import harmless
-from radrm.client.text import warn
+from radrm.client.text import my_name, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,17 +35,7 @@ def log_writer(user: str | None, stream: TextIO | None = None, marks: bool = Fal
         return write
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     shown = (lambda data: write(b"\x1b[31m" + data + b"\x1b[39m")) if marks and not plain else write
-    return shown if user is None or user == own_name() else harmless(shown)
-
-
-def own_name() -> str | None:
-    """The name of this process's user; None for one without an entry."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return None
+    return shown if user is None or user == my_name() else harmless(shown)
 
 
 EXIT_INTERRUPTED = 130

@@ -26,7 +26,6 @@ from radrm.client.words.jobs import (
     why,
 )
 from radrm.core.units import show_mib, show_seconds
-from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def lasted(job: Document) -> str:
 def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     """Who the job is, and its state. `error`: the last line of its standard error."""
     code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
-    yield "state", f"{plain(job['state'])} {lasted(job)}{code}{', held' if job.get('held') else ''}"
+    yield "state", f"{job['state']} {lasted(job)}{code}{', held' if job.get('held') else ''}"
     for each in job.get("warnings") or ():
         yield "warning", warned(each, now)
     for use in job.get("misplaced") or ():
@@ -84,13 +83,13 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     if job["position"] is not None:
         yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
-        yield "waits for", plain(f"job {other['job']} to {_ENDS[other['condition']]}")
+        yield "waits for", f"job {other['job']} to {_ENDS[other['condition']]}"
     if job.get("params"):
         yield "params", params_text(job)
-    yield "user", plain(job["user"])
-    yield "ticket", plain(job["ticket"])
+    yield "user", job["user"]
+    yield "ticket", job["ticket"]
     if job.get("comment"):
-        yield "comment", plain(job["comment"])
+        yield "comment", job["comment"]
 
 
 GIVEN = ("command", "script", "folder", "options", "submit_host", "environment")
@@ -106,12 +105,12 @@ def given(job: Document) -> Iterator[Fact]:
     if words:
         yield ("script" if script or words[0] == "-" else "command"), _line(words)
     if job.get("folder"):
-        yield "folder", plain(job["folder"])
+        yield "folder", job["folder"]
     if job.get("options"):
         yield "options", _line(job["options"])
     found = job.get("environment")
     if found:
-        yield "environment", plain(" ".join(filter(None, (found["kind"], found["name"]))))
+        yield "environment", " ".join(filter(None, (found["kind"], found["name"])))
 
 
 def _line(words: Sequence[str]) -> str:
@@ -122,7 +121,7 @@ def _line(words: Sequence[str]) -> str:
         from shlex import join  # most words need no quotes
 
         text = join(words)
-    return plain(text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}…")
+    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}…"
 
 
 def _runs(job: Document, now: float) -> Iterator[Fact]:
@@ -134,22 +133,22 @@ def _runs(job: Document, now: float) -> Iterator[Fact]:
         lasted = "" if each["ran_s"] is None else f" after {show_seconds(each['ran_s'])}"
         why = f": {each['reason']}" if each["reason"] else ""
         ended = "" if each["ended_at"] is None else f", {when(each['ended_at'], now)}"
-        yield f"run {each['run']}", plain(f"{each['state']}{lasted}{why}{ended}")
+        yield f"run {each['run']}", f"{each['state']}{lasted}{why}{ended}"
 
 
 def left(job: Document) -> str:
     """What still ran when the job's main process had ended, and how to keep it."""
-    what = f"stopped, as it was still running when the script ended: {plain(job['left'])}"
+    what = f"stopped, as it was still running when the script ended: {job['left']}"
     return f"{what}; to keep it, write `wait` at the end of the script, or use --background=wait"
 
 
 def _asked(job: Document) -> Iterator[Fact]:
     asked = [requested_size(job)]
     if job.get("gpu_types"):
-        asked[0] += f" of type {plain(' or '.join(job['gpu_types']))}"
+        asked[0] += f" of type {' or '.join(job['gpu_types'])}"
     for key, verb in (("prefer_gpus", "prefers"), ("avoid_gpus", "avoids")):
         if job.get(key):
-            asked.append(f"{verb} {plain(', '.join(job[key]))}")
+            asked.append(f"{verb} {', '.join(job[key])}")
     if job.get("max_slowdown") is not None:
         asked.append(f"slowdown at most {job['max_slowdown']:g}")
     if job.get("sm_share") is not None:
@@ -165,12 +164,12 @@ def _asked(job: Document) -> Iterator[Fact]:
     if job.get("priority"):
         asked.append(f"priority {job['priority']}")
     if job.get("signal"):
-        asked.append(f"signal {plain(_signal(job['signal']))}")
+        asked.append(f"signal {_signal(job['signal'])}")
     yield "requested", ", ".join(asked)
     if job.get("unknown_gpus"):
-        yield "not here", plain(", ".join(job["unknown_gpus"]))
+        yield "not here", ", ".join(job["unknown_gpus"])
     if job.get("not_enforced"):
-        yield "limits", plain(job["not_enforced"])
+        yield "limits", job["not_enforced"]
     yield from estimated(job)
 
 
@@ -183,22 +182,22 @@ def estimated(job: Document) -> Iterator[Fact]:
             what += f", at most {show_mib(upper_mib)}"
         if job.get("gpu_memory_max_mib") is not None:
             what += f", limit {show_mib(job['gpu_memory_max_mib'])}"
-        source = plain(job["estimate_source"])
+        source = job["estimate_source"]
         yield "estimate", f"{what} ({source if source == 'declared' else f'from {source}'})"
     if job.get("estimate_basis"):
-        yield "basis", plain(job["estimate_basis"])
+        yield "basis", job["estimate_basis"]
     for guess in job.get("estimate_guesses") or ():
-        yield "assumed", plain(guess)
+        yield "assumed", guess
     for note in job.get("estimate_notes") or ():
-        yield ("no estimate" if job["estimate_source"] is None else "note"), plain(note)
+        yield ("no estimate" if job["estimate_source"] is None else "note"), note
     if job.get("estimate_smact") is not None:
-        upper, source = job.get("estimate_smact_upper"), plain(job["estimate_smact_source"])
-        about = f" on {plain(job['estimate_smact_on'])}" if job.get("estimate_smact_on") else ""
+        upper, source = job.get("estimate_smact_upper"), job["estimate_smact_source"]
+        about = f" on {job['estimate_smact_on']}" if job.get("estimate_smact_on") else ""
         here = shown_smact(job["estimate_smact"], upper, source)
         yield "predicted", f"SM activity {here}{about}"
         for each in job.get("estimate_smact_scaled") or ():
             there = shown_smact(each["smact"], each["smact_upper"], SCALED)
-            yield "predicted", f"SM activity {there} on {plain(each['gpu'])}"
+            yield "predicted", f"SM activity {there} on {each['gpu']}"
     elif job.get("gpus") and job["state"] in WAITING:
         yield (
             "assumed",
@@ -206,7 +205,7 @@ def estimated(job: Document) -> Iterator[Fact]:
         )
     if job.get("estimate_duration_s") is not None:
         upper_s, source = job.get("estimate_duration_upper_s"), job["estimate_duration_source"]
-        alone = shown_duration(job["estimate_duration_s"], upper_s, plain(source))
+        alone = shown_duration(job["estimate_duration_s"], upper_s, source)
         yield "predicted", f"duration alone {alone}"
 
 
@@ -219,17 +218,17 @@ def _signal(signal: Any) -> str:
 def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) -> Iterator[Fact]:
     if where(job, index) != "-":
         verb = "ran on" if job["state"] in FINAL else "runs on"
-        sharing = plain(job["collocation"] or "exclusive")
+        sharing = job["collocation"] or "exclusive"
         yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
         if job.get("cpu_list"):
-            yield "CPUs", f"{plain(job['cpu_list'])}, near its GPUs"
+            yield "CPUs", f"{job['cpu_list']}, near its GPUs"
     if sm_share(job):
         yield "SM share", sm_share(job)
     if job.get("outer"):
         yield "runs in", inside(job["outer"])
     if size_text(job) and job["state"] in LIVE:
         error = job.get("resize_error")
-        yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")
+        yield "size", size_text(job) + (f"; not resized: {error}" if error else "")
     last = attempts[-1] if attempts else {}
     memory = []
     if job["reserved_mib"] is not None:
@@ -268,7 +267,7 @@ def sm_share(job: Document) -> str:
     if job.get("sm_share") is None or job["state"] not in LIVE:
         return ""
     unbound = job.get("sm_share_unbound")
-    does = f"does not limit it, because {plain(unbound)}" if unbound else "booked; its MPS limit"
+    does = f"does not limit it, because {unbound}" if unbound else "booked; its MPS limit"
     return f"{job['sm_share']:.0%}, {does}"
 
 
@@ -277,7 +276,7 @@ def inside(outer: str) -> str:
     _, cluster, run = outer.split(":", 2)
     number, _, restart = run.partition(".")
     again = f", started again {restart} times" if restart != "0" else ""
-    return plain(f"Slurm job {number} of cluster {cluster}{again}")
+    return f"Slurm job {number} of cluster {cluster}{again}"
 
 
 def _saving(job: Document) -> str:
@@ -286,7 +285,7 @@ def _saving(job: Document) -> str:
     if job.get("checkpoint_pending"):
         words.append("asked to save its work")
     elif job.get("checkpoint_error"):
-        words.append(f"did not save its work: {plain(job['checkpoint_error'])}")
+        words.append(f"did not save its work: {job['checkpoint_error']}")
     if job.get("moves"):
         did = "moved or resized" if job.get("roles") else "moved"
         words.append(f"{did} {'once' if job['moves'] == 1 else '{} times'.format(job['moves'])}")
@@ -312,7 +311,7 @@ def memory_cap(job: Document) -> str:
     cap_mib, reserved_mib = job.get("cap_mib"), job["reserved_mib"]
     if cap_mib is None:
         if job.get("cap_refused"):
-            return f"none is enforced: {plain(job['cap_refused'])}"
+            return f"none is enforced: {job['cap_refused']}"
         return "" if job.get("gpu_memory_max_mib") is None else "none is enforced"
     of = "each process" if job["cap_by"] == "mps" else "its processes together, not in containers"
     by = "MPS" if job["cap_by"] == "mps" else "the driver"
@@ -331,12 +330,12 @@ def _times(job: Document, now: float) -> Iterator[Fact]:
     if any(parts):
         yield "progress", ", ".join(filter(None, parts))
     if job.get("reports_dropped"):
-        count, cause = job["reports_dropped"], plain(job["reports_dropped_why"])
+        count, cause = job["reports_dropped"], job["reports_dropped_why"]
         yield "reports", f"{count} dropped, the last one because {cause}"
     for key in ("submitted", "started", "ended"):
         if job[f"{key}_at"] is not None:
             host = job.get("submit_host") if key == "submitted" else None
-            yield key, when(job[f"{key}_at"], now) + (f" on {plain(host)}" if host else "")
+            yield key, when(job[f"{key}_at"], now) + (f" on {host}" if host else "")
     if starts_in(job, now):
         yield "starts", starts_in(job, now)
     if job.get("expected_end_at") is not None:

@@ -7,7 +7,6 @@ import re
 from radrm.client.amounts import clock, number, starts_in
 from radrm.client.text import FINAL, LIVE, WAITING, Document, label
 from radrm.core.units import show_seconds
-from radrm.errors import plain
 from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
@@ -40,7 +39,7 @@ def size_text(job: Document) -> str:
     if len(roles) == 1 and roles[0]["gpus"]:
         return f"{found}, changing to {then['gpus']}"
     counts = (f"{name} {count}" for name, count in then["roles"].items())
-    return f"{found}, changing to {plain(', '.join(counts))}"
+    return f"{found}, changing to {', '.join(counts)}"
 
 
 def requested_size(job: Document) -> str:
@@ -54,7 +53,7 @@ def requested_size(job: Document) -> str:
             span = _span(job["gpus_min"], job["gpus_max"])
             text = f"{span} GPU{'' if span == '1' else 's'}"
         else:
-            text = plain(f"{role['name']} {_span(role['min'], role['max'])}")
+            text = f"{role['name']} {_span(role['min'], role['max'])}"
         if role["cpus"] is not None:
             most = role["cpus_max"]
             up_to = "" if most is None else f"-{most:g}"
@@ -65,7 +64,7 @@ def requested_size(job: Document) -> str:
 
 def _role_text(role: Document) -> str:
     held = "" if role["count"] is None else f"{role['count']} of "
-    return plain(f"{role['name']} {held}{_span(role['min'], role['max'])}")
+    return f"{role['name']} {held}{_span(role['min'], role['max'])}"
 
 
 def _span(least: int, most: int) -> str:
@@ -95,7 +94,7 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
         reason = warned(job["warnings"][0], now, True)
     if job["oom_count"] and job["state"] not in ("FAILED", *WAITING):
         reason = "; ".join(filter(None, (_out_of_memory(job), reason)))
-    return plain(reason)
+    return reason
 
 
 def remark(job: Document, now: float | None) -> str:
@@ -121,19 +120,19 @@ def _out_of_memory(job: Document) -> str:
 
 def warned(warning: Document, now: float | None, short: bool = False) -> str:
     """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
-    said = warning["text"]
+    said: str = warning["text"]
     if short:  # the advice after a `;` is left out, and a word says the rest
         said = said.partition(";")[0] if warning["kind"] == "misplaced" else warning["kind"]
     if not warning["does"] or warning["does_at"] is None:
-        return plain(said)
+        return said
     then = clock(warning["does_at"], wall_s() if now is None else now)
-    return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
+    return f"{said}{': ' if short else '; '}{warning['does']} at {then}"
 
 
 def where(job: Document, index: Mapping[str, int]) -> str:
     """The indices of the devices that a job holds or held; `-` for none."""
     uuids = job["devices"] if job["state"] not in WAITING else []
-    return ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in uuids) or "-"
+    return ",".join(str(index.get(uuid, uuid[:12])) for uuid in uuids) or "-"
 
 
 def advance(job: Document, now: float | None = None) -> str:
@@ -168,7 +167,7 @@ def params_text(job: Document) -> str:
         " ".join(f"{name}={each[name]}" for name in differ or values)
         for each in ((values, last) if differ else (values,))
     ]
-    return plain(" to ".join(texts))
+    return " to ".join(texts)
 
 
 def state_of_open(job: Document, now: float | None) -> str:
@@ -211,8 +210,8 @@ def refused_here(command: str, job: Document) -> str:
     }
     if fits[command]:
         return ""
-    now = "held" if held else "running" if state in LIVE else plain(state).lower()
-    return f"Job {plain(label(job))} is {now}: nothing to {command}."
+    now = "held" if held else "running" if state in LIVE else state.lower()
+    return f"Job {label(job)} is {now}: nothing to {command}."
 
 
 def words_of(text: str, every: bool) -> Document:

@@ -6,7 +6,6 @@ from radrm.client.amounts import clock, local_time, span, starts_in
 from radrm.client.text import FINAL, LIVE, WAITING
 from radrm.client.words.jobs import size_text, warned, why
 from radrm.core.units import gpus_named, show_mib, show_seconds
-from radrm.errors import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ def gpu_lines(answer: Document) -> list[str]:
     for device in answer["devices"]:
         text = "could take it"
         if device["rule"] is not None:
-            text = whose(device) + plain(device["message"] or device["rule"])
-        kind = f" ({plain(device['name'])})" if len(kinds) > 1 else ""
+            text = whose(device) + (device["message"] or device["rule"])
+        kind = f" ({device['name']})" if len(kinds) > 1 else ""
         groups.setdefault((kind, text), []).append(device["index"])
     return [f"{gpus_named(indices)}{kind}: {text}" for (kind, text), indices in groups.items()]
 
@@ -117,11 +116,11 @@ def expected_start(job: Document, now: float) -> str:
     found = starts_in(job, now)
     if not found:
         unknown = job.get("start_unknown")
-        return f"expected start: unknown; {plain(unknown)}" if unknown else ""
+        return f"expected start: unknown; {unknown}" if unknown else ""
     start: Any = job.get("expected_start_at")
     latest: Any = job.get("latest_start_at")
     if start is None and latest is not None:
-        return f"starts {found}, at {clock(latest, now)}; {plain(job.get('start_unknown') or '')}"
+        return f"starts {found}, at {clock(latest, now)}; {job.get('start_unknown') or ''}"
     at = f"at {clock(start, now)}"
     if latest is None:
         at = f"not before {clock(start, now)}"
@@ -136,10 +135,10 @@ def _expected(job: Document, now: float) -> str:
     if end is None:
         unknown = job.get("expected_unknown")
         most = f", {worst}" if worst else ""
-        return f"cannot say when it ends: {plain(unknown)}{most}" if unknown else ""
+        return f"cannot say when it ends: {unknown}{most}" if unknown else ""
     start = job.get("expected_start_at") or job["started_at"]
     begins = "" if start is None else f"{clock(start, now)} to "
-    source = plain(job.get("expected_source") or "")
+    source = job.get("expected_source") or ""
     by = source if source == "declared" else f"by {source}"
     return f"expected {begins}{clock(end, now)} ({', '.join(filter(None, (worst, by)))})"
 
@@ -153,7 +152,7 @@ def amount(value: float | None, unit: str | None) -> str:
     number = f"{value:,.2f}"
     number = number.rstrip("0").rstrip(".")
     one = unit is not None and number == "1" and unit.endswith("s")
-    return f"{number} {plain(unit[:-1] if one else unit)}" if unit else number
+    return f"{number} {unit[:-1] if one else unit}" if unit else number
 
 
 _SHOWN: dict[str | None, Callable[[float], str]] = {
@@ -168,11 +167,11 @@ _SHOWN: dict[str | None, Callable[[float], str]] = {
 def whose(reason: Document) -> str:
     """The planner that gives a reason, unless it is the one that starts jobs."""
     planner = reason.get("planner")
-    return f"{plain(planner)}: " if planner else ""
+    return f"{planner}: " if planner else ""
 
 
 def reserved(found: Document) -> str:
     """As `reserved: 38.0G for job 12, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (backfill)`."""
     start, end = local_time(found["start_at"]), local_time(found["end_at"])
     what = f"{show_mib(found['reserved_mib'])} for {found['owner']}"
-    return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
+    return f"reserved: {what}, {start} to {end} ({found['kind']})"

@@ -151,7 +151,6 @@ class Answers:
     def keep(
         self, policy: object, job: Job, need: object, offer: Offer, answer: Refusal | None
     ) -> None:
-        """Keep an answer."""
         if len(self._kept) >= self._many:
             kept, jobs = self._kept, self._jobs
             self._kept = {key: each for key, each in kept.items() if jobs.get(key[0]) is each[2]}

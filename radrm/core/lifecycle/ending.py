@@ -204,7 +204,6 @@ def _chip_of(state: State, attempt: Attempt) -> Chip | None:
 def _move_job(
     state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery
 ) -> None:
-    """Move the job to its next state."""
     outcome = attempt.outcome
     if attempt.stop is not None:
         _stopped(state, job, attempt)

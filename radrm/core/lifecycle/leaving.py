@@ -40,7 +40,6 @@ def fail_waiting(state: State, job: Job, reason: str) -> None:
 
 
 def cancel_waiting(state: State, job: Job, reason: str) -> None:
-    """Cancel a waiting job."""
     drop_target(state, job)
     state.move(
         state.jobs[job.id],

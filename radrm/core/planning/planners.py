@@ -87,7 +87,6 @@ class Planners:
 
     @property
     def names(self) -> set[str]:
-        """The names of all planners."""
         return {planner.name for planner in self._all}
 
     def woken_by(self, timer: Timer) -> Collection[str] | None:

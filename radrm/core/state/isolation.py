@@ -128,7 +128,6 @@ class Isolation:
         return tuple(found)
 
     def take_log_lines(self) -> tuple[str, ...]:
-        """Return the lines that are not in the log yet."""
         unsaid, self._new_lines = self._new_lines, []
         return tuple(unsaid)
 

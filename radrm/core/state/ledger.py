@@ -209,7 +209,6 @@ class DeviceLedger:
 
     @property
     def reservations(self) -> dict[ReservationKey, Reservation]:
-        """All reservations, by key."""
         return {**self.reserved.held, **self.reserved.planned}
 
     @property
@@ -263,7 +262,6 @@ class DeviceLedger:
         self.reserved.put(reservation)
 
     def unreserve(self, key: ReservationKey) -> None:
-        """Remove a reservation, if it is here."""
         self.version += 1
         self.reserved.drop(key)
 

@@ -214,7 +214,6 @@ class SmactLoad:
     # ------------------------------------------------------------- for another process
 
     def data(self) -> LoadData:
-        """Return the load as plain data."""
         window = KnownWindow(self._window.last_s, self._window.mean)
         return LoadData(window, self.warm_from_s, self._expected, self.error, self.coarse)
 

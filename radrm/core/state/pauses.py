@@ -129,7 +129,6 @@ class RefusedProposals:
         """By planner: when it has last proposed all that it wants, in boot-time seconds."""
 
     def note(self, planner: str, proposal: Proposal, why: Refusal, now_s: float) -> None:
-        """Note a refusal."""
         job_id, kind = proposal.job_id, type(proposal)
         of_job = self._of_job.setdefault(job_id, {})
         before = of_job.get((planner, kind))
@@ -152,7 +151,6 @@ class RefusedProposals:
             del self._of_job[proposal.job_id]
 
     def forget_job(self, job_id: int) -> None:
-        """Forget a job that has ended."""
         self._of_job.pop(job_id, None)
 
     def of(self, job_id: int, now_s: float, stands: bool = True) -> tuple[Refusal, ...]:
@@ -240,7 +238,6 @@ class Proposals:
             self._pauses.forget((job_id, kind))
 
     def forget_job(self, job_id: int) -> None:
-        """Forget a job that has ended."""
         self.forget_failures(job_id)
         self._done.pop(job_id, None)
         self.refused.forget_job(job_id)

@@ -126,13 +126,11 @@ class Reserved:
         self.outdated()
 
     def drop(self, key: ReservationKey) -> None:
-        """Remove a reservation, if it is here."""
         self.held.pop(key, None)
         self.planned.pop(key, None)
         self.outdated()
 
     def every(self) -> tuple[Reservation, ...]:
-        """Return all reservations."""
         return (*self.held.values(), *self.planned.values())
 
     def see(self, device: Device) -> None:
@@ -246,7 +244,6 @@ class Planned:
         self.owners[reservation.owner][reservation.key] = reservation
 
     def drop(self, key: ReservationKey) -> None:
-        """Remove a reservation, if it is here."""
         mine = self.owners.get(key[0], {})
         dropped = mine.pop(key, None)
         if dropped is not None and not mine:
@@ -254,15 +251,12 @@ class Planned:
             del self.owners[key[0]]
 
     def of(self, owner: str) -> tuple[Reservation, ...]:
-        """Return an owner's reservations."""
         return tuple(self.owners[owner].values()) if owner in self.owners else ()
 
     def by_owner(self) -> list[tuple[Reservation, ...]]:
-        """Return the reservations of each owner."""
         return [tuple(mine.values()) for mine in self.owners.values()]
 
     def by(self, planner: str | None) -> list[Reservation]:
-        """Return the reservations that a planner made."""
         return [each for each in self if each.planner == planner]
 
     def __iter__(self) -> Iterator[Reservation]:

@@ -67,7 +67,6 @@ class Sharing:
         return None if known is None else known.loss
 
     def see(self, period: SharedPeriod) -> None:
-        """Learn from a period."""
         if self.learner is None:
             return
         name = _name(period.kind, period.mps)

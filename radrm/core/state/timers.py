@@ -69,7 +69,6 @@ class Timers:
         self._few = self._most = few
 
     def add(self, timer: Timer) -> None:
-        """Add a timer."""
         heapq.heappush(self._heap, timer)
 
     def tidy(self, is_wanted: Callable[[Timer], bool], now_s: float) -> None:

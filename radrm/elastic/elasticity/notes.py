@@ -147,7 +147,6 @@ def elastic_role(job: Job) -> Role | None:
 
 
 def setting_of(attempt: Attempt, role: Role) -> Setting:
-    """Return the setting of an attempt."""
     mine = [share for share in attempt.placement.shares if share.role == role.name]
     cpus = [share.cpus for share in mine if share.cpus is not None]
     return Setting(len({share.task for share in mine}), min(cpus, default=None))

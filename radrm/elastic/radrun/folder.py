@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import re
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from radrm.elastic.radrun import placement
-from radrm.elastic.radrun.placement import VERSION, Placement
+from radrm.elastic.radrun.placement import VERSION, Number, Placement
 
 # ------------------------------------------------------------------
 # Write a file so that a reader, and a crash, finds all of it or the one before.
@@ -142,16 +144,8 @@ class Folder:
         before, self._shares = self._shares, (found.st_mtime_ns, found.st_ino)
         if self._shares == before:
             return None
-        try:
-            fields = json.loads(self._read("shares.json"))
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        if not isinstance(fields, dict) or fields.get("version") != VERSION:
-            raise ValueError(f"it is not of version {VERSION}")
-        tasks = fields.get("tasks")
-        if not isinstance(tasks, list) or not all(map(_names_a_task, tasks)):
-            raise ValueError("it has no list of tasks")
-        return {(each["role"], each["task"]): placement.cpus_of(each) for each in tasks}
+        shares = placement.decoded(self._read("shares.json"), _Shares)
+        return {(each.role, each.task): each.cpus for each in shares.tasks}
 
     # ---------------------------------------------------------------- one file
 
@@ -170,7 +164,12 @@ class Folder:
         write_durably(self.path, name, json.dumps(document).encode())
 
 
-def _names_a_task(each: object) -> bool:
-    if not isinstance(each, dict):
-        return False
-    return isinstance(each.get("role"), str) and type(each.get("task")) is int
+class _Share(Struct):
+    role: str
+    task: int
+    cpus: Number | None = None
+
+
+class _Shares(Struct):
+    version: Literal[1]
+    tasks: list[_Share]

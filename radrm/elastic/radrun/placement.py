@@ -6,12 +6,12 @@ options. It may hold anything, because the job's user owns the folder: every fie
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, TypeVar
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Meta, Struct, field
 
 VERSION = 1
 NEAR = "RADRM_CPU_LIST"
@@ -20,10 +20,12 @@ _SPAN = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _MOST_CPUS = 8192
 MOST_TASKS = 256
 USUAL_GRACE_S = 30.0
-_LONGEST_GRACE_S = 24 * 3600.0
-_MOST = 1e15
-_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+
+
+Number = Annotated[float, Meta(ge=0, le=1e15)]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_-]{0,31}\Z")]
+Variable = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,255}\Z")]
+Value = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 
 
 class Task(Struct, frozen=True):
@@ -32,11 +34,11 @@ class Task(Struct, frozen=True):
     `environment` holds only what differs from task to task.
     """
 
-    role: str
-    number: int
+    role: Name
+    number: Annotated[int, Meta(ge=0, lt=MOST_TASKS)] = field(name="task")
     gpus: tuple[str, ...] = ()
-    cpus: float | None = None
-    environment: dict[str, str] = field(default_factory=dict)
+    cpus: Number | None = None
+    environment: dict[Variable, Value] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -62,10 +64,10 @@ class Placement(Struct, frozen=True):
     `grace_s`: seconds that the old workers have to save and leave.
     """
 
-    number: int
-    tasks: tuple[Task, ...]
-    grace_s: float = USUAL_GRACE_S
-    due_boot_s: float | None = None
+    number: int = field(name="generation")
+    tasks: Annotated[tuple[Task, ...], Meta(min_length=1, max_length=MOST_TASKS)]
+    grace_s: Annotated[float, Meta(ge=0, le=24 * 3600)] = USUAL_GRACE_S
+    due_boot_s: Number | None = None
     boot_id: str = ""
 
     def roles(self) -> dict[str, int]:
@@ -90,65 +92,32 @@ def alone(counts: dict[str, int]) -> Placement:
     return Placement(1, tuple(tasks))
 
 
-def parse(text: bytes, number: int) -> Placement:
-    """The placement with this number. Raises `ValueError` with one line about what is wrong."""
+class _Head(Struct):
+    version: int = 0
+    generation: int = 0
+
+
+T = TypeVar("T")
+
+
+def decoded(text: bytes, kind: type[T]) -> T:
+    """The document of a file. Raises `ValueError` with one line about what is wrong."""
     try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise ValueError("it is not JSON") from None
-    if not isinstance(fields, dict):
-        raise ValueError("it is not a JSON object")
-    if fields.get("version") != VERSION:
-        shown = ascii(fields.get("version"))[:20]
-        raise ValueError(f"its version is {shown}, and this radrun reads version {VERSION}")
-    if fields.get("generation") != number:
+
+
+def parse(text: bytes, number: int) -> Placement:
+    """The placement with this number. Raises `ValueError` as `decoded`."""
+    head = decoded(text, _Head)
+    if head.version != VERSION:
+        raise ValueError(f"its version is {head.version}, and this radrun reads version {VERSION}")
+    if head.generation != number:
         raise ValueError(f"its generation is not {number}, as its name says")
-    given = fields.get("tasks")
-    if not isinstance(given, list) or not 1 <= len(given) <= MOST_TASKS:
-        raise ValueError(f"it has no list of 1 to {MOST_TASKS} tasks")
-    tasks = tuple(_task(each) for each in given)
-    if len({task.key for task in tasks}) != len(tasks):
+    found = decoded(text, Placement)
+    if len({task.key for task in found.tasks}) != len(found.tasks):
         raise ValueError("it names a task twice")
-    return Placement(
-        number,
-        tasks,
-        grace_s=_number(fields.get("grace_s", USUAL_GRACE_S), "grace_s", _LONGEST_GRACE_S),
-        due_boot_s=_optional(fields.get("due_boot_s"), "due_boot_s"),
-        boot_id=str(fields.get("boot_id", "")),
-    )
-
-
-def _task(given: Any) -> Task:
-    if not isinstance(given, dict):
-        raise ValueError("a task is not a JSON object")
-    role, number = given.get("role"), given.get("task")
-    if not isinstance(role, str) or not _ROLE.fullmatch(role):
-        raise ValueError("a task has no role")
-    if type(number) is not int or not 0 <= number < MOST_TASKS:
-        raise ValueError(f"a task of role {role} has no number from 0 to {MOST_TASKS - 1}")
-    gpus, environment = given.get("gpus", []), given.get("environment", {})
-    if not isinstance(gpus, list) or not all(isinstance(each, str) for each in gpus):
-        raise ValueError(f"the GPUs of task {number} ({role}) are not a list of names")
-    if not isinstance(environment, dict) or not all(
-        isinstance(value, str) and _VARIABLE.fullmatch(name) and "\0" not in value
-        for name, value in environment.items()
-    ):
-        raise ValueError(
-            f"the environment of task {number} ({role}) has an entry that is not a variable"
-        )
-    return Task(role, number, tuple(gpus), cpus_of(given), environment)
-
-
-def cpus_of(given: dict[str, Any]) -> float | None:
-    """The CPUs of a task in a file; None: no limit. Raises `ValueError`."""
-    return _optional(given.get("cpus"), "cpus")
-
-
-def _optional(value: Any, name: str) -> float | None:
-    return None if value is None else _number(value, name, _MOST)
-
-
-def _number(value: Any, name: str, most: float) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= most:  # NaN is not, either
-        raise ValueError(f"its {name} is not a number from 0 on")
-    return float(value)
+    return found

@@ -99,7 +99,6 @@ class Answers:
         self._tasks = True
 
     def write(self, present: Generation) -> None:
-        """Write what is owed."""
         folder = self._folder
         if folder is None:
             return

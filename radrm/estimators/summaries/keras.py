@@ -32,6 +32,7 @@ from radrm.estimators.summaries.text import (
     per_sample,
     shapes_in_tuples,
 )
+from radrm.structs import replace
 
 _UPRIGHT = re.compile(r"[┃│|]")
 _NAMED = re.compile(r"(?P<name>[^()]{0,200})\((?P<kind>[\w.>]{1,200})\)$")
@@ -187,15 +188,7 @@ def _finished(
         known = tuple(size for size in sizes if size is not None)
         if len(known) < len(sizes):
             problems.add(line, f"{layer.kind} {layer.name} has an output of unknown size")
-        layers.append(
-            Layer(
-                kind=layer.kind,
-                name=layer.name,
-                depth=layer.depth,
-                shapes=known,
-                parameters=layer.parameters,
-            )
-        )
+        layers.append(replace(layer, shapes=known))
     layers = list(_opened(layers))
     inputs = tuple(s for each in layers if each.kind == "InputLayer" for s in each.shapes)
     summary = finished(
@@ -215,17 +208,7 @@ def _opened(layers: Sequence[Layer]) -> Iterator[Layer]:
     """Yield the layers; a model inside a model has no parameters of its own, its layers follow."""
     for place, layer in enumerate(layers):
         opened = place + 1 < len(layers) and layers[place + 1].depth > layer.depth
-        yield (
-            Layer(
-                kind=layer.kind,
-                name=layer.name,
-                depth=layer.depth,
-                leaf=False,
-                shapes=layer.shapes,
-            )
-            if opened
-            else layer
-        )
+        yield replace(layer, leaf=False, parameters=0) if opened else layer
 
 
 def _layer(
@@ -234,11 +217,8 @@ def _layer(
     """Return the layer of a row without shapes, and its shapes with the batch dimension."""
     first = cells[0][0].strip("\u00a0 ")
     depth = _depth(cells[0][0])
-    named = (
-        "".join(cell.strip() for cell in cells[0]).strip(_NEST)
-        if depth
-        else "".join(cell.strip() for cell in cells[0])
-    )
+    named = "".join(cell.strip() for cell in cells[0])
+    named = named.strip(_NEST) if depth else named
     found = _NAMED.match(named)
     count = number("".join(c.strip() for c in cells[_at(names, "param")]).split("(")[0])
     text = " ".join(cell.strip() for cell in cells[_at(names, "output")]).strip()

@@ -7,7 +7,8 @@ that is too long is refused before any of it is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -45,6 +46,9 @@ class Reading(Struct, frozen=True):
     end: int
 
 
+T = TypeVar("T")
+
+
 class Problems(Struct):
     """What could not be read: the first problems in full, the others as a number."""
 
@@ -65,6 +69,38 @@ class Problems(Struct):
 
     def all(self) -> tuple[str, ...]:
         return (*self.lines, *([f"and {self.more} more"] if self.more else []))
+
+
+def rows_of(
+    lines: Sequence[str],
+    start: int,
+    read: Callable[[str], T | None],
+    is_header: Callable[[str], bool],
+) -> tuple[list[T], Problems, int, bool]:
+    """Return the rows of the table whose header is `lines[start]`, and what could not be read.
+
+    Also the line behind it, and whether a rule closes it. Raises `TooLong`.
+    """
+    rows: list[T] = []
+    problems = Problems()
+    at, strays = start + 1, 0
+    while at < len(lines) and is_rule(lines[at]):
+        at += 1
+    while at < len(lines) and strays < MAX_STRAY_ROWS and not is_header(lines[at]):
+        line = lines[at]
+        at += 1
+        if is_rule(line):
+            return rows, problems, at, True
+        row = read(line)
+        if row is not None:
+            rows.append(row)
+            strays = 0
+        elif line.strip():
+            problems.add_row(at, line)
+            strays += 1
+        if len(rows) > MAX_LAYERS:
+            raise TooLong(f"line {at}: more than {MAX_LAYERS:,} layers: too many to be read")
+    return rows, problems, at, False
 
 
 def lines_of(text: str) -> list[str]:

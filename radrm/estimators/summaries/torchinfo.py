@@ -22,17 +22,13 @@ from msgspec import Struct
 
 from radrm.estimators.summaries.layers import Form, Layer, Shape
 from radrm.estimators.summaries.text import (
-    MAX_LAYERS,
     MAX_LINE,
-    MAX_STRAY_ROWS,
-    Problems,
     Reading,
-    TooLong,
     figures,
     finished,
-    is_rule,
     number,
     per_sample,
+    rows_of,
     shapes_in_lists,
 )
 
@@ -82,26 +78,9 @@ def read(lines: Sequence[str], start: int) -> Reading:
     header = lines[start].casefold()
     columns = _COLUMNS.findall(header)
     margin = header.index("layer (type")
-    problems = Problems()
-    rows: list[_Row] = []
-    at, strays, closed = start + 1, 0, False
-    while at < len(lines) and is_rule(lines[at]):
-        at += 1
-    while at < len(lines) and strays < MAX_STRAY_ROWS and not is_plain_header(lines[at]):
-        line = lines[at]
-        at += 1
-        if is_rule(line):
-            closed = True
-            break
-        row = _row(line, columns, margin)
-        if row is not None:
-            rows.append(row)
-            strays = 0
-        elif line.strip():
-            problems.add_row(at, line)
-            strays += 1
-        if len(rows) > MAX_LAYERS:
-            raise TooLong(f"line {at}: more than {MAX_LAYERS:,} layers: too many to be read")
+    rows, problems, at, closed = rows_of(
+        lines, start, lambda line: _row(line, columns, margin), is_plain_header
+    )
     totals, end = figures(lines, at) if closed else ({}, at)
     batch = _batch(rows)
     layers = [

@@ -19,18 +19,14 @@ from collections.abc import Sequence
 
 from radrm.estimators.summaries.layers import Form, Layer
 from radrm.estimators.summaries.text import (
-    MAX_LAYERS,
     MAX_LINE,
-    MAX_STRAY_ROWS,
-    Problems,
     Reading,
-    TooLong,
     common_batch,
     decimal,
     figures,
     finished,
-    is_rule,
     number,
+    rows_of,
     shapes_in_lists,
 )
 
@@ -53,34 +49,13 @@ def is_row(line: str) -> bool:
 
 def read(lines: Sequence[str], start: int) -> Reading:
     """Read the table whose header is `lines[start]`. Raises `BadSummary`."""
-    problems = Problems()
-    rows: list[Layer] = []
-    batches: set[int] = set()
-    at, strays, closed = start + 1, 0, False
-    while at < len(lines) and is_rule(lines[at]):
-        at += 1
-    while at < len(lines) and strays < MAX_STRAY_ROWS and not is_header(lines[at]):
-        line = lines[at]
-        at += 1
-        if is_rule(line):
-            closed = True
-            break
-        row = _row(line)
-        if row is not None:
-            rows.append(row[0])
-            batches.update(row[1])
-            strays = 0
-        elif line.strip():
-            problems.add_row(at, line)
-            strays += 1
-        if len(rows) > MAX_LAYERS:
-            raise TooLong(f"line {at}: more than {MAX_LAYERS:,} layers: too many to be read")
+    rows, problems, at, closed = rows_of(lines, start, _row, is_header)
     totals, end = figures(lines, at) if closed else ({}, at)
-    batch_size = common_batch((batch,) for batch in batches)
+    batch_size = common_batch((batch,) for _, batches in rows for batch in batches)
     input_mib = decimal(totals.get("input size (mb)"))
     summary = finished(
         Form.TORCHSUMMARY,
-        rows,
+        [layer for layer, _ in rows],
         problems,
         totals,
         start=start,

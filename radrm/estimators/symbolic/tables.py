@@ -445,7 +445,6 @@ def _in_order_of_their_ends(layers: Sequence[Layer]) -> Iterable[Layer]:
 
 
 def _add(made: RowTensors, row: Layer) -> None:
-    """Add the operations of one row."""
     if not row.shapes:
         return
     role = role_of(row.kind, row.parameters) if row.leaf else Role.OTHER

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -178,6 +178,14 @@ class Launcher:
             os.close(fd)
         self._retired, self._retiring = self._retiring, []
         return {fd: live.serial for live in self._live.values() for fd in live.fds}
+
+    def with_news(self, ready: Collection[int]) -> set[int]:
+        """The attempts to `poll` when these descriptors can be read."""
+        return {
+            live.serial
+            for live in self._live.values()
+            if not live.tells or any(fd in ready for fd in live.fds)
+        }
 
     def poll(self, serial: int) -> Started | Ended | Lost | None:
         """Return what is new of an attempt; ask again after `Started`. After `Ended` and `Lost`,

@@ -43,7 +43,7 @@ from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
-from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
+from radrm.host.processes.identity import Identity, alive, identify, open_pidfd, wake
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
 from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
@@ -132,6 +132,13 @@ class Live(Struct):
         return [*(fd for fd in own if fd is not None), *self.fds_of_remains]
 
     @property
+    def tells(self) -> bool:
+        """Whether these tell of all news: not of a start that an earlier daemon asked for, and not
+        of what a step says."""
+        starts = self.start_reported or self.announcement is not None
+        return starts and self.pidfd is not None and self.step is None
+
+    @property
     def is_being_ended(self) -> bool:
         """True while nothing new is known of what a dead runner has left."""
         fds = self.fds_of_remains
@@ -162,7 +169,7 @@ class Live(Struct):
         except OSError:
             os.close(self.pidfd)
             raise
-        waiting.wake(self.pidfd)
+        wake(self.pidfd)
 
     def send(self, number: int) -> bool:
         """Send the runner a signal, and let it go on if its job has stopped it; False if it is

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 # The folder that an attempt's step runs it from: made by the daemon, its user's to write.
 
 
-WAKE = signal.SIGRTMAX
-"""Tells a step that there is news: nothing else sends this signal, and the step blocks it."""
-
-
 def make(folder: str, record: Fields) -> None:
     """Make the step's folder in that of the attempt, with a copy of its launch record. OSError."""
     uid, gid = record["uid"], record["gid"]
@@ -56,13 +51,6 @@ def make(folder: str, record: Fields) -> None:
         os.chown(path, uid, gid, follow_symlinks=False)
     fsync_folder(folder)
     crossed("attempt handed over")
-
-
-def wake(pidfd: int | None) -> None:
-    """Tell a step that there is news for it."""
-    if pidfd is not None:
-        with contextlib.suppress(OSError):  # it has ended
-            signal.pidfd_send_signal(pidfd, WAKE)
 
 
 def exists(folder: str) -> bool:

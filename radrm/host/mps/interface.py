@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -45,8 +45,8 @@ class DaemonHooks(Struct, frozen=True):
     grace_s: float
 
 
-class Mps(Protocol):
-    """The daemon's interface to MPS, of real or simulated GPUs."""
+class Mps:
+    """The daemon's interface to MPS. Its own answers are those without a control daemon."""
 
     @property
     def empty_pipes(self) -> str | None:
@@ -54,11 +54,11 @@ class Mps(Protocol):
 
         None if they need none.
         """
-        ...
+        return None
 
     def begin(self, daemon: DaemonHooks) -> None:
         """Start to look after the control daemons."""
-        ...
+        return
 
     def access(self, uuids: Sequence[str]) -> Access:
         """Return the access of a client on these devices.
@@ -66,26 +66,26 @@ class Mps(Protocol):
         Raises `NoClientNow` if their control daemon takes no client now, and `DeviceError` if it
         does not serve all of them.
         """
-        ...
+        raise NotImplementedError
 
     def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
         """Return whether a client of this user must wait for its server on these devices.
 
         Then `then` is called later, once, in another thread.
         """
-        ...
+        return False
 
     def suspect(self, uuids: Iterable[str]) -> None:
         """Note that a client on these devices has failed."""
-        ...
+        return
 
     def suspected(self, uuids: Iterable[str]) -> bool:
         """Return whether a server of these devices is still to be looked at since then."""
-        ...
+        return False
 
     def faulted(self, uuids: Iterable[str], seconds: float) -> bool:
         """Return whether a server of these devices had a fault in these last real seconds."""
-        ...
+        return False
 
     def end_clients(
         self, uuids: Iterable[str], owner: tuple[int, int], which: Which, then: Callable[[], None]
@@ -94,20 +94,20 @@ class Mps(Protocol):
 
         For a limited time only, and whatever goes wrong.
         """
-        ...
+        then()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per control daemon, for `radrm mps status`."""
-        ...
+        return []
 
     def turn_on(self, uuids: Sequence[str]) -> None:
         """Start MPS on these devices. Raises `Refused`."""
-        ...
+        raise NotImplementedError
 
     def turn_off(self, uuids: Sequence[str], force: bool) -> None:
         """End MPS on these devices; `force` ends its clients. Raises `Refused`."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release the control daemons, which run on for the jobs."""
-        ...
+        return

@@ -20,7 +20,7 @@ from radrm.host.gpus.nvml.library import query
 from radrm.host.gpus.source import GpuSource, OwnerOf, SourceAround
 from radrm.host.mps import end_clients as end_clients_program
 from radrm.host.mps.control import Control
-from radrm.host.mps.interface import Access, DaemonHooks, NoClientNow
+from radrm.host.mps.interface import Access, DaemonHooks, Mps, NoClientNow
 from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.removal import Which, remove_work
 from radrm.structs import replace
@@ -101,7 +101,7 @@ class _Served(Struct):
     devices: tuple[Device, ...]
 
 
-class MpsService(Struct):
+class MpsService(Struct, Mps):
     """MPS of real GPUs. `run` is the daemon's run folder."""
 
     config: MpsConfig
@@ -429,15 +429,12 @@ _NOTHING = (
 )
 
 
-class SimulatedMps(Struct, frozen=True):
+class SimulatedMps(Mps):
     """`run` is the daemon's run folder. A simulated job with a pipe directory is a client."""
 
-    run: str
-    config: MpsConfig
-
-    @property
-    def empty_pipes(self) -> str | None:
-        return None
+    def __init__(self, run: str, config: MpsConfig) -> None:
+        self.run = run
+        self.config = config
 
     def begin(self, daemon: DaemonHooks) -> None:
         if self.config.multiuser:
@@ -449,31 +446,8 @@ class SimulatedMps(Struct, frozen=True):
         ordinals = {uuid: place for place, uuid in enumerate(uuids)}
         return Access(f"{self.run}/mps", None, ordinals, thread_percentage(self.config))
 
-    def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
-        return False
-
-    def suspect(self, uuids: Iterable[str]) -> None:
-        pass
-
-    def suspected(self, uuids: Iterable[str]) -> bool:
-        return False
-
-    def faulted(self, uuids: Iterable[str], seconds: float) -> bool:
-        return False
-
-    def end_clients(
-        self, uuids: Iterable[str], owner: tuple[int, int], which: Which, then: Callable[[], None]
-    ) -> None:
-        then()
-
-    def rows(self) -> list[dict[str, Any]]:
-        return []
-
     def turn_on(self, uuids: Sequence[str]) -> None:
         raise Refused(_NOTHING)
 
     def turn_off(self, uuids: Sequence[str], force: bool) -> None:
         raise Refused(_NOTHING)
-
-    def close(self) -> None:
-        pass

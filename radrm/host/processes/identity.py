@@ -9,6 +9,7 @@ a job, so it imports only what Python has loaded anyway.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from functools import cache
@@ -58,6 +59,17 @@ def alive(identity: Identity) -> bool:
         return False
     stat = read_stat(identity.pid)
     return stat is not None and stat.start_ticks == identity.start_ticks and not stat.dead
+
+
+WAKE = signal.SIGRTMAX
+"""Tells a step that there is news: nothing else sends this signal, and the step blocks it."""
+
+
+def wake(pidfd: int | None) -> None:
+    """Tell a step that there is news for it."""
+    if pidfd is not None:
+        with contextlib.suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(pidfd, WAKE)
 
 
 def open_pidfd(identity: Identity) -> int | None:

@@ -113,7 +113,8 @@ class _Translation:
         name, value = each.name, each.value or ""
         option = known.BY_NAME.get(name)
         if option is not None and option.fate == known.BECOMES:
-            _MEANINGS[name](self, value)
+            if (meaning := _MEANINGS[name]) is not None:
+                meaning(self, value)
         elif option is not None and option.fate == known.NOTHING:
             self.ignored.append(spelled(name))
         elif option is not None:
@@ -315,9 +316,6 @@ class _Translation:
         if instance[1] and instance[1].lower() not in ("mig", "nvidia"):
             self.put("gpu-type", instance[1])
 
-    def _total(self, value: str) -> int:
-        return self._count_of(value)
-
     def _per_node(self, value: str) -> int:
         count = self._count_of(value)
         self.variables["SLURM_GPUS_PER_NODE"] = str(count)
@@ -369,12 +367,6 @@ class _Translation:
                     )
 
     # -------------------------------------------------------------- other options
-
-    def later(self, value: str) -> None:
-        """It is read at the end, with the options that it goes with."""
-
-    def name(self, value: str) -> None:
-        self.put("name", value)
 
     def time(self, value: str) -> None:
         seconds = parse_time(value)
@@ -454,9 +446,6 @@ class _Translation:
             _check("after", each)
         self.raw["after"] = list(after)
 
-    def chdir(self, value: str) -> None:
-        self.put("chdir", value)
-
     def export(self, value: str) -> None:
         """`ALL`, `NONE`, or names and `NAME=VALUE`, with ALL or without."""
         words = [_unquoted(word) for word in re.findall(r"""(?:[^,'"]|'[^']*'|"[^"]*")+""", value)]
@@ -474,12 +463,6 @@ class _Translation:
         if not re.fullmatch(r"(-?[0-9]{1,10})?", value):
             raise ValueError(f"{shown(value)} is not a whole number")
         self.put("priority", str(max(-1000, min(1000, -int(value or 100)))))
-
-    def hold(self, value: str) -> None:
-        self.put("hold", True)
-
-    def overcommit(self, value: str) -> None:
-        self.variables["SLURM_OVERCOMMIT"] = "1"
 
     def begin(self, value: str) -> None:
         if (moment := parse_moment(value)) is not None:
@@ -500,15 +483,6 @@ class _Translation:
             numbers = {int(each): each.name for each in signal.Signals}
             name = numbers.get(int(name), name)
         self.put("signal", f"{name.removeprefix('SIG')}@{seconds or 60}")
-
-    def requeue(self, value: str) -> None:
-        self.put("requeue", True)
-
-    def no_requeue(self, value: str) -> None:
-        """The option says what is so by default."""
-
-    def comment(self, value: str) -> None:
-        self.put("comment", value)
 
     def exclusive(self, value: str) -> None:
         self.put("collocation", "exclusive")
@@ -662,23 +636,24 @@ _QUIET = ("INVALID_DEPEND", "STAGE_OUT")
 """Kinds of mail that no job of radrm has a reason for."""
 
 _TOTALS: dict[str, Callable[[_Translation, str], int]] = {
-    "gpus": _Translation._total,
+    "gpus": _Translation._count_of,
     "gpus-per-node": _Translation._per_node,
     "gres": _Translation._gres,
     "gpus-per-socket": _Translation._per_socket,
 }
-_MEANINGS: dict[str, Callable[[_Translation, str], None]] = {
-    **dict.fromkeys(
-        (
-            *_TOTALS,
-            *("gpus-per-task", "tres-per-task", "constraint", "prefer", "mail-user", "wrap"),
-            "gpu-bind",
-            *("cpus-per-task", "cpus-per-gpu", "mincpus", "mem", "mem-per-cpu", "mem-per-gpu"),
-            *("ntasks", "ntasks-per-node", "ntasks-per-gpu", "help", "usage", "version"),
-        ),
-        _Translation.later,
-    ),
-    "job-name": _Translation.name,
+_LATER = (
+    *(*_TOTALS, "gpus-per-task", "tres-per-task", "constraint", "prefer", "mail-user", "wrap"),
+    *("gpu-bind", "cpus-per-task", "cpus-per-gpu", "mincpus", "mem", "mem-per-cpu", "mem-per-gpu"),
+    *("ntasks", "ntasks-per-node", "ntasks-per-gpu", "no-requeue", "help", "usage", "version"),
+)
+_MEANINGS: dict[str, Callable[[_Translation, str], None] | None] = {
+    **dict.fromkeys(_LATER),
+    "job-name": lambda found, value: found.put("name", value),
+    "chdir": lambda found, value: found.put("chdir", value),
+    "comment": lambda found, value: found.put("comment", value),
+    "hold": lambda found, value: found.put("hold", True),
+    "requeue": lambda found, value: found.put("requeue", True),
+    "overcommit": lambda found, value: found.variables.update(SLURM_OVERCOMMIT="1"),
     "time": _Translation.time,
     "array": _Translation.array,
     "output": _Translation.output,
@@ -686,17 +661,11 @@ _MEANINGS: dict[str, Callable[[_Translation, str], None]] = {
     "open-mode": _Translation.open_mode,
     "input": _Translation.input,
     "dependency": _Translation.dependency,
-    "chdir": _Translation.chdir,
     "export": _Translation.export,
     "nice": _Translation.nice,
-    "hold": _Translation.hold,
-    "overcommit": _Translation.overcommit,
     "begin": _Translation.begin,
     "deadline": _Translation.deadline,
     "signal": _Translation.signal,
-    "requeue": _Translation.requeue,
-    "no-requeue": _Translation.no_requeue,
-    "comment": _Translation.comment,
     "exclusive": _Translation.exclusive,
     "mail-type": _Translation.mail,
     "nodes": _Translation.nodes,
@@ -706,6 +675,7 @@ _MEANINGS: dict[str, Callable[[_Translation, str], None]] = {
     "parsable": lambda found, value: found.flags.add("parsable"),
     "test-only": lambda found, value: found.flags.add("dry-run"),
 }
+"""What an option does when it is taken; None: it counts at the end, with others."""
 
 
 def _check(name: str, text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from radrm.cli.parameters import FLAG, JSON, OF_JOBS, TEXT, Parameter
-from radrm.cli.show.progress import progress_bar
 from radrm.client.estimates import names_of
 from radrm.client.text import print_json, warn
 from radrm.config import load_config
@@ -15,6 +14,7 @@ from radrm.jobfile.options import RawOptions
 from radrm.lab.experiments.datasets import read_dataset
 from radrm.lab.experiments.evaluation import estimators_known, evaluate, evaluation_document
 from radrm.lab.show.estimates import show_estimators, show_evaluation
+from radrm.lab.show.progress import progress_bar
 
 SHOWN_ERRORS = 5
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import JSON, TEXT, Parameter
-from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json
 from radrm.lab import options
@@ -31,6 +30,7 @@ from radrm.lab.experiments.simulations.variants import (
 )
 from radrm.lab.show.advice import show_advice
 from radrm.lab.show.plots import check_plot, plot_comparison
+from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.replay import RANGES, caveats, show_replay
 from radrm.lab.show.simulations import setting_line
 from radrm.policies import POLICIES

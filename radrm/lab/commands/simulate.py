@@ -7,7 +7,6 @@ from typing import Any
 from msgspec import Struct
 
 from radrm.cli.parameters import JSON, TEXT, TEXTS, WORD, Parameter
-from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
 from radrm.errors import UsageError
@@ -40,6 +39,7 @@ from radrm.lab.experiments.simulations.variants import (
 )
 from radrm.lab.show.advice import show_advice
 from radrm.lab.show.plots import check_plot, plot_comparison, plot_run
+from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.simulations import (
     FOOT,
     compared_table,

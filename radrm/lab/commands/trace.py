@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from radrm.cli.parameters import JSON, NUMBER, REAL, TEXT, TEXTS, WORD, Parameter
-from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
 from radrm.config import Config, resolved
@@ -39,6 +38,7 @@ from radrm.lab.experiments.simulations.variants import (
     make_variant,
 )
 from radrm.lab.show.plots import check_plot, plot_run
+from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.replay import gains_table, played_table, unfinished_live
 from radrm.lab.simulator.scenario import AUTO
 from radrm.lab.simulator.traces.draw import arrivals, make_trace, parse_mix

@@ -213,7 +213,8 @@ def show_list(every: bool, as_json: bool) -> None:
         table = Rows(tuple(map(Column, ("PILOT", "STATE", "NODE", "GPUS", "LEFT", "HOME"))))
         for each in pilots:
             until_s = each["until"]
-            left = "-" if until_s is None else show_seconds(max(0.0, until_s - wall_s()))
+            over_now = until_s is None or each["state"] in over
+            left = "-" if over_now else show_seconds(max(0.0, until_s - wall_s()))
             cells = each["pilot"], each["state"], each["node"] or "-", str(each["gpus"] or "-")
             table.add(*map(plain, cells), left, plain(each["home"] or "-"))
         show(table)

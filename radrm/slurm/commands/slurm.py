@@ -69,7 +69,7 @@ def setup(node: list[str], only: str) -> None:
         "slurm.conf": lambda: slurm_conf(config, nodes),
         "gres.conf": lambda: gres_conf(config, nodes),
         RULES: lambda: job_submit_lua(config, nodes, program()),
-        HEALTH: lambda: setup_lines.health(config, program()),
+        HEALTH: lambda: setup_lines.health(program()),
     }
     if only:
         print(texts[only](), end="")

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import start_step_runner as runner
-from radrm.host.attempts.waiting import WAKE
+from radrm.host.processes.identity import WAKE
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 # ------------------------------------------------------------------
@@ -51,6 +50,8 @@ def die_of(number: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
+_RUNNER = os.path.join(os.path.dirname(attempts.__file__), "start_step_runner.py")
+"""It is not imported: its modules cost the step time."""
 _BEGIN_S = 30.0
 """Real seconds that a runner may take until the job begins."""
 
@@ -92,7 +93,7 @@ def start(folder: str) -> Runner:
         raise Refused(f"the attempt in {folder} cannot be run: {why or 'it is gone'}")
     begun, tell = os.pipe()
     try:
-        command = [sys.executable, "-I", "-S", runner.__file__, folder, str(os.getpid())]
+        command = [sys.executable, "-I", "-S", _RUNNER, folder, str(os.getpid())]
         pid = os.posix_spawn(
             command[0],
             command,

@@ -97,7 +97,7 @@ def _of_slurm(name: str) -> RawOptions:
     return found
 
 
-_FIRST_ASK_S, _ASK_S, _DOWN_S = 0.02, 5.0, 1.0
+_FIRST_ASK_S, _ASK_S, _DOWN_S = 0.1, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
 _ANSWER_S = 20.0
 _SLURM_S, _WHY_S = 5.0, 2.0

@@ -67,3 +67,13 @@ def test_a_name_means_its_latest_array(tmp_path: Path, monkeypatch: pytest.Monke
     jobs += [job(i, "COMPLETED", array_id=7, label=f"7_{i}") for i in (1, 2)]
     client = Script(logs=[logs], status=[[{**each, "id": i} for i, each in enumerate(jobs)]])
     assert run(monkeypatch, client, "sweep", "--lines", "1").stdout == "7_1 | 1\n7_2 | 2\n"
+
+
+def test_a_job_that_never_ran_has_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def logs(words: dict[str, Any]) -> dict[str, Any]:
+        raise Refused("job 5 has not run")
+
+    ended = {name: value for name, value in job(5, "FAILED").items() if name != "array_id"}
+    assert isinstance(
+        run(monkeypatch, Script(logs=[logs], status=[[ended]]), "5").exception, Refused
+    )

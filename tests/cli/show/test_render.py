@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -221,10 +220,6 @@ def test_a_device_that_cannot_be_read_says_so() -> None:
     broken = gpu(state="unreadable", reason="NVML: GPU is lost", jobs=[], **unknown)
     line = shown(devices_table([broken]), 160)[1]
     assert "????" in line and "NVML: GPU is lost" in line and "0.00" not in line
-
-
-def test_the_documents_here_are_json() -> None:
-    assert json.loads(json.dumps([job(), gpu()]))
 
 
 def test_a_card_ends_with_its_log_and_names_the_error() -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from radrm.host.estimation.tracing import SIMULATED_MIB
+from radrm.host.estimation.probe import SIMULATED_MIB
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 

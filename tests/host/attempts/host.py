@@ -130,6 +130,7 @@ def next_of(daemon: Launcher, serial: int = SERIAL) -> Started | Ended | Lost:
         readable, _, _ = select.select(list(fds), [], [], 30)
         assert readable, "nothing woke us"
         assert {fds[fd] for fd in readable} == {serial}
+        assert serial in daemon.with_news(readable)
         found = daemon.poll(serial)
     return found
 

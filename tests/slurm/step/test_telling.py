@@ -74,7 +74,8 @@ def test_a_wait_is_shown_once_and_given_back(monkeypatch: pytest.MonkeyPatch) ->
     note = waiting("GPU 0: busy", 0, 60)
     assert node.asked == [f"JobId=46_1 AdminComment={note} TimeLimit=90"]
     node.limit = "01:30:00"
-    node.notes.started(RUN), node.notes.started(RUN)
+    for _ in range(2):
+        node.notes.started(RUN)
     assert node.asked[1:] == ["show 46_1", "JobId=46_1 AdminComment= TimeLimit=63"]
 
 
@@ -123,7 +124,8 @@ def test_the_limit_of_a_file_is_slurms_where_slurm_has_none(
     monkeypatch: pytest.MonkeyPatch, limit_s: float | None, minutes: str | None
 ) -> None:
     node = Node(monkeypatch, replace(TOLD, limit_s=limit_s))
-    node.notes.limit(RUN, 90.0), node.notes.limit(RUN, 90.0)
+    for _ in range(2):
+        node.notes.limit(RUN, 90.0)
     assert node.asked == ([f"JobId=46_1 {minutes}"] if minutes else [])
 
 
@@ -132,7 +134,9 @@ def test_one_that_is_not_root_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     node.notes._voice.may_tell = False
     node.now_s += 600
     node.waits()
-    node.notes.started(RUN), node.notes.limit(RUN, 1.0), node.notes.returns(RUN, "x")
+    node.notes.started(RUN)
+    node.notes.limit(RUN, 1.0)
+    node.notes.returns(RUN, "x")
     assert node.notes.ended(RUN, Use()) and node.asked == []
 
 

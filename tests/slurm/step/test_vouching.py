@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from radrm.config import SlurmConfig
 from radrm.core.records import OuterJob
 from radrm.errors import RadrmError, Refused, Unreachable
-from radrm.host.processes.identity import identify
+from radrm.host.processes.identity import WAKE, identify
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import Envelope
 from radrm.slurm.asking import SlurmRefused
@@ -54,7 +55,9 @@ class Site:
         self.answer, self.asked = answer, list[tuple[int, str, str]]()
         self.drained: list[str] = []
         self.steps = Steps(config, Store(), self.ask, Notes(60.0, Said(self.drained)))
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {WAKE})  # as a step
         self.process = subprocess.Popen(["sleep", "600"])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         found = identify(self.process.pid)
         assert found is not None
         self.identity = found

@@ -86,7 +86,6 @@ class WaitingQueue:
         self._key_of.update({key[ID]: key for key in keys})
 
     def in_order(self) -> Iterator[Key]:
-        """Yield the keys in their order."""
         return iter(self._sorted)
 
     def first_of(self, key: Key) -> Key | None:
@@ -390,7 +389,6 @@ class ByDue:
             self._touched.add(job.id)
 
     def discard(self, job_id: int) -> None:
-        """Remove a job, if it is there."""
         if job_id in self.due:
             self.due.discard(job_id)
             self._touched.add(job_id)

@@ -96,7 +96,6 @@ class SafeOrder:
         """The jobs for which the order failed."""
 
     def key(self, job: Job) -> tuple[Any, ...]:
-        """Return a job's key."""
         if self._skipped():
             return self._last(job)
         try:

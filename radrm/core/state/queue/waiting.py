@@ -263,7 +263,6 @@ class Lines:
             self._join(self._jobs[job_id], key[ORDER_KEY])
 
     def _join(self, job: Job, key: Key) -> None:
-        """Put a job into its line."""
         line = self._line_of(job)
         self.changes += 1
         line.put(job, key)
@@ -271,7 +270,6 @@ class Lines:
             self._by_due.put(job, key)
 
     def _leave(self, line: _Line, job_id: int, uid: int) -> None:
-        """Remove a job of a user from its line, if it is there."""
         self.changes += 1
         line.discard(job_id, uid)
         if self._by_due is not None:
@@ -411,7 +409,6 @@ class Lines:
             self._fill(uid, gpus)
 
     def _of_users(self, job_ids: Collection[int]) -> dict[int, set[int]]:
-        """Return these jobs by their users."""
         found: dict[int, set[int]] = {}
         for job_id in job_ids:
             found.setdefault(self._waiting[job_id].uid, set()).add(job_id)

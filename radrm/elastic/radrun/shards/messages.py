@@ -91,8 +91,6 @@ class Gone(Exception):
 
 
 class Lines:
-    """One connection."""
-
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.socket = sock

@@ -19,12 +19,11 @@ from radrm.host.gpus.nvml.library import (
     Library,
     mib,
     processes_of_kind,
-    within,
 )
-from radrm.host.gpus.nvml.listing import Listing, Place, Reserve
+from radrm.host.gpus.nvml.listing import Listing, Place
 from radrm.host.gpus.nvml.xids import Xids
 from radrm.host.gpus.processes import Owners, Processes
-from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner
+from radrm.host.gpus.source import NO_PROCESS_LIST, GpuSource, OwnerOf, split_by_owner, within
 from radrm.host.processes.procfs import start_of
 from radrm.structs import replace
 
@@ -304,8 +303,7 @@ class NvmlGpus(GpuSource):
 
     def __init__(self, pynvml: Any) -> None:
         self.library = Library(pynvml)
-        self._reserve = Reserve(self.library)
-        self._listing = Listing(self.library, self._reserve)
+        self._listing = Listing(self.library)
         self._power = Power(self.library)
         self._activity = Activity(self.library)
         self._xids = Xids(self.library)
@@ -374,7 +372,6 @@ class NvmlGpus(GpuSource):
     def take_over(self, other: GpuSource) -> None:
         if isinstance(other, NvmlGpus):
             self._xids.take_over(other._xids)
-            self._reserve.take_over(other._reserve)
             self._condition.take_over(other._condition)
 
     def acknowledge(self, uuid: str) -> None:
@@ -395,7 +392,6 @@ class NvmlGpus(GpuSource):
             busy = self._busy(place)
             drawn = self._power.read(uuid, place, at.boot_s)
             used_by = held(self.library, place)
-            alone = used_by == {}
             if used_by is not None and memory is not None:
                 used_by = with_drawing(self.library, place, used_by, memory.used)
         except self.library.Error as error:
@@ -409,7 +405,6 @@ class NvmlGpus(GpuSource):
             self._xids.recovered(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
-        used_mib, about_memory = self._in_use(uuid, place, memory, alone)
         here = {p: mib(b, total) for p, b in (used_by or {}).items()}
         attempts, owners = split_by_owner(here, owner_of)
         shown = self._activity.read(owners, place, at.wall_s, owner_of)
@@ -417,7 +412,7 @@ class NvmlGpus(GpuSource):
         return Reading(
             device=uuid,
             at=at,
-            used_mib=used_mib,
+            used_mib=mib(memory.used, total) if memory else None,
             attempts=None if used_by is None else shown.of(attempts),
             smact=smact,
             smact_source=SMACT_SOURCE if smact is not None else None,
@@ -426,7 +421,6 @@ class NvmlGpus(GpuSource):
             fault=self._xids.fault(place) or condition.fault,
             notes=self._xids.notes(place)
             + condition.notes
-            + about_memory
             + ((NO_PROCESS_LIST,) if used_by is None else ()),
             power_w=drawn.power_w,
             energy_j=drawn.energy_j,
@@ -437,17 +431,6 @@ class NvmlGpus(GpuSource):
         if place.is_instance:
             return None
         return self.library.offered("nvmlDeviceGetUtilizationRates", place.handle)
-
-    def _in_use(
-        self, uuid: str, place: Place, memory: Any, alone: bool
-    ) -> tuple[int | None, tuple[str, ...]]:
-        """Return the MiB in use without the driver's own, and the notes about it."""
-        if memory is None:
-            return None, ()
-        used_mib = self._reserve.used_mib(uuid, place.handle, memory, alone)
-        self.changed = self.changed or self._reserve.is_new(uuid)
-        note = self._reserve.note(uuid, memory)
-        return used_mib, (note,) if note else ()
 
     def _error(self, error: Any, uuid: str, place: Place | None) -> str:
         message = self.library.error(error)

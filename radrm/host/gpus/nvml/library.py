@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 import threading
@@ -87,13 +86,6 @@ def mib(count: int | None, total: int) -> int | None:
     if count is None or not 0 <= count <= total:
         return None
     return -(-count // MIB)
-
-
-def within(value: float | None, limit: float) -> float | None:
-    """Return the value if it is in 0..limit, else None."""
-    if value is None or not math.isfinite(value) or not 0 <= value <= limit:
-        return None
-    return value
 
 
 # ------------------------------------------------------------------
@@ -341,11 +333,3 @@ def held_by_all(library: Library, handle: Any) -> int:
         for process in processes_of_kind(library, handle, kind) or ():
             held[process.pid] = max(held.get(process.pid, 0), process.usedGpuMemory or 0)
     return sum(held.values())
-
-
-def no_process_on(library: Library, handle: Any) -> bool:
-    """Return whether the driver lists no process on a device, not even a graphics process."""
-    computing, clients, drawing = (
-        processes_of_kind(library, handle, kind) for kind in ("Compute", "MPSCompute", "Graphics")
-    )
-    return computing == [] and not clients and not drawing

@@ -6,5 +6,6 @@ The files, in the order in which they may import one another:
     trace      the trace: CSV text to jobs and back
     draw       what is drawn: values that a trace lacks, users, a whole trace
     importers  readers of other forms of traces (a folder)
+    solo       what jobs would show alone, from readings of shared devices
     past       a daemon's own past as a trace: what its jobs would be alone
 """

@@ -23,9 +23,9 @@ from msgspec import Struct, field
 from radrm.core.records import MEASURED, Attempt, Instant, Job
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.interference.model import Demand, share_weight
-from radrm.interference.solo import Run, Seen, SoloFit, Told, cut, solo_seconds
 from radrm.lab.simulator.traces.draw import TYPICAL, Typical
 from radrm.lab.simulator.traces.job import TraceJob
+from radrm.lab.simulator.traces.solo import Run, Seen, SoloFit, Told, cut, solo_seconds
 from radrm.lab.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
 from radrm.structs import replace
 
@@ -35,7 +35,7 @@ from radrm.structs import replace
 # Theory of operation
 # -------------------
 # - SM activity is solved for from the readings of all devices, those that jobs shared too
-#   (`interference.solo`). Where readings do not determine it, it differs from draw to draw.
+#   (`solo`). Where readings do not determine it, it differs from draw to draw.
 # - How neighbours divide a full GPU depends on their kinds and batch sizes, which nobody records.
 #   Each draw guesses them, from memory and SM activity, by the table of typical jobs.
 # - With both, the model gives an attempt's speed at each moment, and so its time alone.

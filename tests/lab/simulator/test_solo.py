@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from radrm.interference import solo
 from radrm.interference.model import Demand
-from radrm.interference.solo import Periods, Run, Seen, SoloFit, Told, cut, part_activities
+from radrm.lab.simulator.traces import solo
+from radrm.lab.simulator.traces.solo import Periods, Run, Seen, SoloFit, Told, cut, part_activities
 
 LONG_S = 100_000.0
 

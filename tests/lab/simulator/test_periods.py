@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.interference.model import Demand, Load, activity, running_speeds, speeds, total_activity
-from radrm.interference.solo import Run, cut, part_activities, solo_seconds
+from radrm.lab.simulator.traces.solo import Run, cut, part_activities, solo_seconds
 
 HALF = Demand(0.5)
 

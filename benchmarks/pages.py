@@ -1,0 +1,120 @@
+"""Run the commands of the pages of docs/lab, and fail where a page and its command differ.
+
+    python -m benchmarks.pages [--data FOLDER] [--only WORD] [--write]
+
+This is `make pages`, a part of `make proofs`. Each command prints what it would write. Seconds of a
+processor differ from run to run, and so does what a real daemon meters: these do not count. Pages
+whose data or PyTorch are not there are named and left as they are. In the end
+docs/lab/what-is-true.md must be what `benchmarks.truth` makes of the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import Struct
+
+from benchmarks import truth
+from benchmarks.sections import put_section, section_of
+from tests.paths import REPOSITORY, SHARED_DATA
+
+LAB = REPOSITORY / "docs" / "lab"
+_SECONDS = re.compile(r"\d+\.\d{3} s")
+
+
+class Page(Struct, frozen=True):
+    """A page, or one section of it, and the module that prints it with `--stdout`."""
+
+    page: str
+    command: tuple[str, ...]
+    section: str | None = None
+    needs: str | None = None
+    """`data`: the authors' traces; `torch`: PyTorch and the measured data."""
+    measured: bool = False
+    """It depends on the machine: it is run, and not compared."""
+
+
+PAGES = (
+    Page("reproduction-flowcon-specon", ("benchmarks.flowcon",), "flowcon"),
+    Page("reproduction-flowcon-specon", ("benchmarks.specon",), "specon"),
+    Page("reproduction-elastic", ("benchmarks.elastic",), "models"),
+    *(
+        Page(
+            "reproduction-andreas",
+            ("benchmarks.deadlines", "--part", part),
+            f"andreas-{part}",
+            measured=part == "real",
+        )
+        for part in ("sizes", "server", "real", "costs")
+    ),
+    Page("reproduction", ("benchmarks.simulation.reproduction",), needs="data"),
+    Page("gpumemnet-tables", ("benchmarks.gpumemnet.train", "--tables"), needs="torch"),
+)
+
+
+def difference(page: Page, found: str) -> str | None:
+    """Return the first line in which a page differs from what its command printed; None: none."""
+    text = (LAB / f"{page.page}.md").read_text()
+    there = text if page.section is None else section_of(text, page.section)
+    pairs = zip(_lines(there), _lines(found), strict=False)
+    for old, new in pairs:
+        if old != new:
+            return f"page: {old}\n  now: {new}"
+    if len(_lines(there)) != len(_lines(found)):
+        return f"page: {len(_lines(there))} lines, now: {len(_lines(found))}"
+    return None
+
+
+def _lines(text: str) -> list[str]:
+    return [_SECONDS.sub("s", line.rstrip()) for line in text.strip().splitlines()]
+
+
+def _printed(page: Page, data: Path) -> str:
+    words = [*page.command, "--stdout"]
+    if page.needs == "data":
+        words += ["--data", str(data)]
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
+    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="the authors' traces")
+    parser.add_argument("--only", default="", help="only commands with this word")
+    parser.add_argument("--write", action="store_true", help="write the pages")
+    options = parser.parse_args()
+    wrong = 0
+    for page in PAGES:
+        name = " ".join(page.command)
+        if options.only not in name:
+            continue
+        if (page.needs and not options.data.is_dir()) or (
+            page.needs == "torch" and find_spec("torch") is None
+        ):
+            print(f"{name}: left out, it needs {page.needs}", flush=True)
+            continue
+        found = _printed(page, options.data)
+        if options.write:
+            path = LAB / f"{page.page}.md"
+            if page.section is None:
+                path.write_text(found)
+            else:
+                put_section(path, page.section, found, "")
+        why = None if page.measured else difference(page, found)
+        print(f"{name}: {why or 'as its page'}", flush=True)
+        wrong += why is not None
+    if options.write:
+        truth.PAGE.write_text(truth.page())
+    elif truth.PAGE.read_text() != truth.page():
+        print(f"{truth.PAGE.name}: differs; run python -m benchmarks.truth")
+        wrong += 1
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
