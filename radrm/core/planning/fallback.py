@@ -76,7 +76,7 @@ class _Search(Struct):
         if nowhere is not None:
             return Found(None, (nowhere,), policy_state)
         if self.only is None:
-            known = self.fails_again()
+            known = self._failed_again()
             if known is not None:
                 return Found(None, tuple(known.why), policy_state, too_few=True)
         checked = Checked(self.policy, self.view.answers)
@@ -104,28 +104,23 @@ class _Search(Struct):
             searches.renew(known, at, offer, refusals[at], steady)
         known.old.clear()
 
-    def fails_again(self, words: bool = True) -> Failure | None:
-        """Return the last search if it found too few devices, and does so now; None: it may not.
-
-        `words`: with its present reasons.
-        """
-        searches = self.view.searches
-        known = searches.failure(self.policy, self.job)
+    def _failed_again(self) -> Failure | None:
+        """Return the last search, with its present reasons, if it found too few devices and does so
+        now; None: it may not."""
+        known = self.view.searches.failure(self.policy, self.job)
         if known is None:
             return None
-        unsure = searches.unsure(known, words)
-        if unsure:
-            # With several devices the reasons are not one for each of them.
-            if known.role is None or (words and known.wanted > 1):
-                return None
-            if not self._refuse_again(known, known.role, unsure):
-                return None
-            searches.settle(known)
+        unsure = self.view.searches.unsure(known, words=True)
+        # With several devices the reasons are not one for each of them.
+        if unsure and (known.wanted > 1 or not self.refuse_again(known, unsure)):
+            return None
         return known
 
-    def _refuse_again(self, known: Failure, role: Role, places: Collection[int]) -> bool:
+    def refuse_again(self, known: Failure, places: Collection[int]) -> bool:
         """Ask these devices again. Return whether too few take the job still."""
-        view, job = self.view, self.job
+        view, job, role = self.view, self.job, known.role
+        if role is None:
+            return False
         ask = Ask(job, job.gpus, view.need_mib(job, role))
         checked = Checked(self.policy, view.answers)
         steady = checked.steady_for(job, role)
@@ -134,6 +129,7 @@ class _Search(Struct):
             refusal = offer.refusal or checked.refuse(ask, offer)
             if not view.searches.renew(known, at, offer, refusal, steady):
                 return False
+        view.searches.settle(known)
         return True
 
 
@@ -143,10 +139,9 @@ def fails_again(view: View, policy: Policy, job: Job) -> bool:
     known = view.searches.failure(policy, job)
     if known is None or view.isolation.rests("policy", policy.name):
         return False
-    if not view.searches.unsure(known, words=False):
-        return True
+    unsure = view.searches.unsure(known, words=False)
     try:
-        return _Search(view, policy, job, None, None).fails_again(words=False) is not None
+        return not unsure or _Search(view, policy, job, None, None).refuse_again(known, unsure)
     except RuleFailed:
         return False  # the search reports it
 

@@ -152,7 +152,7 @@ def _plain(value: object, budget: list[int], depth: int) -> Any:
     if value is None or type(value) is bool:
         return value
     if type(value) is str:
-        return value.encode("utf-8", "backslashreplace").decode()
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if type(value) is int and -_MOST_INTEGER <= value < _MOST_INTEGER:
         return value
     if type(value) is float and value - value == 0:

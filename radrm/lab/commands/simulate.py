@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import Struct
+
 from radrm.cli.parameters import JSON, TEXT, TEXTS, WORD, Parameter
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
@@ -65,35 +69,75 @@ SIMULATE_PARAMETERS = (
 )
 
 
+class _Given(Struct, frozen=True, kw_only=True):
+    """What `simulate` and `compare` are both told."""
+
+    trace: str
+    gpus: str
+    cpus: float | None
+    known: list[str]
+    duration_error: str
+    collocation: str
+    recovery: str
+    fidelity: str
+    settings: list[str]
+    servers: int
+    dealer: str
+    form: str
+    profile: list[str]
+    fill: str
+    fill_seed: int
+    users: int | None
+    scenario: int | None
+    nodes: int | None
+    load: float | None
+    seed: int | None
+    plot: str
+    as_json: bool
+
+    def mix(self) -> Mix | None:
+        """The published mix of jobs, instead of a trace file. Raises `UsageError`."""
+        return mix_of(
+            *(self.trace or None, self.form),
+            scenario=self.scenario,
+            nodes=self.nodes,
+            load=self.load,
+            seed=self.seed,
+            gpus=self.gpus or None,
+            servers=self.servers,
+        )
+
+    def file(self) -> File:
+        """The trace file, and what completes it."""
+        given = self.form, tuple(self.profile), self.fill or None, self.fill_seed, self.users
+        return File(self.trace or "-", *given)
+
+    def choices(self, seeds: int, order: str | None, planner: str | None) -> Choices:
+        """The choices for all variants. Raises `UsageError`."""
+        return Choices(
+            gpus=self.gpus or options.USUAL_GPUS,
+            order=order or None,
+            planner=planner or None,
+            collocation=self.collocation or None,
+            recovery=self.recovery or None,
+            fidelity=self.fidelity,
+            seeds=seeds,
+            settings=self.settings,
+            known=options.known_names(self.known, self.duration_error),
+            servers=self.servers,
+            cpus=self.cpus,
+            dealer=self.dealer,
+        )
+
+
 def simulate(
-    trace: str,
     policy: str,
-    gpus: str,
-    cpus: float | None,
     order: str,
     planner: str,
     estimator: str,
-    known: list[str],
-    duration_error: str,
-    collocation: str,
-    recovery: str,
-    fidelity: str,
     seeds: int,
-    settings: list[str],
-    servers: int,
-    dealer: str,
-    form: str,
-    profile: list[str],
-    fill: str,
-    fill_seed: int,
-    users: int | None,
-    scenario: int | None,
-    nodes: int | None,
-    load: float | None,
-    seed: int | None,
-    plot: str,
     save: str,
-    as_json: bool,
+    **shared: Any,
 ) -> None:
     """Run a trace on a simulated server and show the result.
 
@@ -106,46 +150,24 @@ def simulate(
       radrm simulate --import andreas --nodes 10 --load 0.5 --planner andreas
       sacct -P -a -S 2024-01-01 -o ... | radrm simulate - --import slurm
     """
-    check_plot(plot or None)
-    mix = mix_of(
-        *(trace or None, form),
-        scenario=scenario,
-        nodes=nodes,
-        load=load,
-        seed=seed,
-        gpus=gpus or None,
-        servers=servers,
-    )
+    given = _Given(**shared)
+    check_plot(given.plot or None)
+    mix = given.mix()
     base = configured()
-    choices = Choices(
-        gpus=gpus or options.USUAL_GPUS,
-        order=order or None,
-        planner=planner or None,
-        collocation=collocation or None,
-        recovery=recovery or None,
-        fidelity=fidelity,
-        seeds=seeds,
-        settings=settings,
-        known=options.known_names(known, duration_error),
-        servers=servers,
-        cpus=cpus,
-        dealer=dealer,
-    )
+    choices = given.choices(seeds, order, planner)
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)
-    estimator = estimator or (ORACLE if mix else own_estimator(base, fidelity))
+    estimator = estimator or (ORACLE if mix else own_estimator(base, given.fidelity))
     variant = make_variant(base, policy or (ALONE if mix else base.policy), estimator, choices)
     check_settings(choices.settings, [variant.policy])
-    source = mix or File(trace or "-", form, tuple(profile), fill or None, fill_seed, users)
-    with progress_bar("bytes") as progress:
-        loaded = load_draws(source, variant, seeds, progress)
-    for note in loaded.notes:
-        warn(note)
+    loaded = _load(mix or given.file(), variant, seeds)
     if save:
         save_trace(save, loaded.whole)
     with progress_bar() as progress:
-        (result,) = results_of_draws(loaded.draws, [variant], range(seeds), bool(plot), progress)
-    if as_json:
+        (result,) = results_of_draws(
+            loaded.draws, [variant], range(seeds), bool(given.plot), progress
+        )
+    if given.as_json:
         print_json(document(result, loaded.left_out))
     else:
         show(
@@ -157,8 +179,8 @@ def simulate(
         show(one_table(result))
     if line := unfinished_line([result]):
         warn(line)
-    if plot and result.run is not None:
-        plot_run(plot, result.run, f"{variant.policy}, {estimator}")
+    if given.plot and result.run is not None:
+        plot_run(given.plot, result.run, f"{variant.policy}, {estimator}")
 
 
 _ESTIMATORS = "As for simulate: repeat it, or use a,b."
@@ -174,35 +196,14 @@ _ADVICE_SEEDS = 6
 
 
 def compare(
-    trace: str,
     policy: list[str],
-    gpus: str,
-    cpus: float | None,
     order: list[str],
     planner: list[str],
     estimator: list[str],
-    known: list[str],
-    duration_error: str,
-    collocation: str,
-    recovery: str,
-    fidelity: str,
     seeds: int | None,
     advise: bool,
     objective: str,
-    settings: list[str],
-    servers: int,
-    dealer: str,
-    form: str,
-    profile: list[str],
-    fill: str,
-    fill_seed: int,
-    users: int | None,
-    scenario: int | None,
-    nodes: int | None,
-    load: float | None,
-    seed: int | None,
-    plot: str,
-    as_json: bool,
+    **shared: Any,
 ) -> None:
     """Run a trace as configured here, and under several policies, beside lower bounds.
 
@@ -213,41 +214,22 @@ def compare(
       radrm compare trace.csv --advise --objective makespan
       radrm compare --import andreas --scenario 1 --nodes 10 --load 0.5 --seeds 12
     """
-    check_plot(plot or None)
+    given = _Given(**shared)
+    check_plot(given.plot or None)
     metric = objective_of(objective)
     seeds = seeds or (_ADVICE_SEEDS if advise else 1)
     base = configured()
-    mix = mix_of(
-        *(trace or None, form),
-        scenario=scenario,
-        nodes=nodes,
-        load=load,
-        seed=seed,
-        gpus=gpus or None,
-        servers=servers,
-    )
+    mix = given.mix()
     if mix is not None and advise:
-        raise UsageError(f"--advise measures no due times; leave out --import {form}")
+        raise UsageError(f"--advise measures no due times; leave out --import {given.form}")
     orders = options.names(order) or list(ORDERS if mix else ())
-    choices = Choices(
-        gpus=gpus or options.USUAL_GPUS,
-        order=next(iter(orders), None),
-        collocation=collocation or None,
-        recovery=recovery or None,
-        fidelity=fidelity,
-        seeds=seeds,
-        settings=settings,
-        known=options.known_names(known, duration_error),
-        servers=servers,
-        cpus=cpus,
-        dealer=dealer,
-    )
+    choices = given.choices(seeds, next(iter(orders), None), None)
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)
-    source = mix or File(trace or "-", form, tuple(profile), fill or None, fill_seed, users)
+    source = mix or given.file()
     estimators = options.names(estimator)
     if advise:
-        (own,) = _at_most_one(estimators) or [own_estimator(base, fidelity)]
+        (own,) = _at_most_one(estimators) or [own_estimator(base, given.fidelity)]
         plan = "+".join(options.names(planner)) or None
         present = make_variant(base, base.policy, own, replace(choices, planner=plan))
         check_settings(choices.settings, [present.policy, *POLICIES])
@@ -255,7 +237,7 @@ def compare(
         tried = variants_to_try(base, present, choices, options.names(policy))
         with progress_bar() as progress:
             advice = find_advice(draws, present, *tried, metric, seeds, progress)
-        if as_json:
+        if given.as_json:
             print_json(advice_document(advice))
         else:
             show_advice(advice, "Ranges: about 95% intervals of the mean.")
@@ -273,7 +255,7 @@ def compare(
     loaded = _load(source, variants[0], seeds)
     with progress_bar() as progress:
         found = results_of_draws(loaded.draws, variants, range(seeds), progress=progress)
-    if as_json:
+    if given.as_json:
         print_json([document(result, loaded.left_out) for result in found])
     else:
         yours = your_daemon(base, own_estimator(base), Choices(choices.gpus))
@@ -287,8 +269,8 @@ def compare(
         show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))
     if line := unfinished_line(found):
         warn(line)
-    if plot:
-        plot_comparison(plot, found)
+    if given.plot:
+        plot_comparison(given.plot, found)
 
 
 def _load(source: File | Mix, variant: Variant, seeds: int) -> Loaded:

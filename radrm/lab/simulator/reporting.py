@@ -22,15 +22,11 @@ from msgspec import Struct, field
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import LOCAL_NODE, Checkpoint, HostUse, Job, Node, Progress, Share
-from radrm.core.rules import Rules
-from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
 from radrm.interference.model import water_level
-from radrm.lab.simulator.courses import Course, Task
-from radrm.lab.simulator.estimates import AutoEstimates
-from radrm.lab.simulator.history import History
+from radrm.lab.simulator.courses import Course
 from radrm.lab.simulator.loop import ChangingLoop
-from radrm.lab.simulator.scenario import Scenario
+from radrm.lab.simulator.scenario import Life
 from radrm.lab.simulator.scheduling import OwnLoop
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.world import LiveAttempt, Stage, World, WorldEvent
@@ -185,17 +181,9 @@ class _Report(Struct, frozen=True):
 class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
     """The servers of a scenario, with CPUs that jobs share."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        rules: Rules,
-        settings: CoreSettings,
-        tasks: Sequence[Task],
-        history: History,
-        auto: AutoEstimates | None = None,
-    ) -> None:
-        super().__init__(scenario, rules, settings, tasks, history, auto)
-        self._life = scenario.life
+    @property
+    def _life(self) -> Life:
+        return self._scenario.life
 
     def _make_world(self, settle_s: float) -> World:
         found = self._scenario

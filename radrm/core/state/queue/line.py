@@ -174,6 +174,8 @@ class RankedQueue:
         self._users: dict[int, tuple[JobSpec, WaitingQueue]] = {}
         """By uid: the spec of one of the user's jobs, and all of the user's jobs."""
         self._uid_of: dict[int, int] = {}
+        self._first: tuple[list[Rank], int | None] | None = None
+        """The head under these ranks; None: the queue has changed since."""
 
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
@@ -236,12 +238,15 @@ class RankedQueue:
 
     def head(self) -> int | None:
         """Return the id of the first job; None if the queue is empty."""
-        firsts = (
-            with_rank(next(line.in_order()), self._rank_of(spec))
-            for spec, line in self._users.values()
-        )
-        first = min(firsts, default=None)
-        return None if first is None else first[ID]
+        ranks = [self._rank_of(spec) for spec, _ in self._users.values()]
+        if self._first is None or self._first[0] != ranks:
+            lines = (line for _, line in self._users.values())
+            firsts = (
+                with_rank(next(each.in_order()), r) for each, r in zip(lines, ranks, strict=True)
+            )
+            first = min(firsts, default=None)
+            self._first = ranks, None if first is None else first[ID]
+        return self._first[1]
 
     def ids(self) -> Iterator[int]:
         """Yield the ids of all jobs, in no order that matters: that costs less."""
@@ -258,9 +263,13 @@ class RankedQueue:
             yield key[ID]
 
     def _line(self, spec: JobSpec) -> WaitingQueue:
+        """Return a user's line, in which a job is put now."""
+        self._first = None
         return self._users.setdefault(spec.uid, (spec, WaitingQueue()))[1]
 
     def _drop_empty(self, uid: int) -> None:
+        """Drop a user's line, from which jobs were removed now, if it is empty."""
+        self._first = None
         if not len(self._users[uid][1]):
             del self._users[uid]
 
