@@ -4,7 +4,7 @@ Theory of operation. `Scheduler` enters the limit before rules may be called, an
 they have answered. An alarm is set meanwhile. When it rings, the handler runs in the main thread,
 between two instructions of whatever runs there, and `interrupt` raises if that is a rule's own
 code. If it is the core's, the handler tries again a moment later, so that no record stays half
-changed (`core/state/isolation.py`). One alarm per step: it costs two system calls.
+changed (`core/planning/interrupt.py`). One alarm per step: it costs two system calls.
 
 Only the main thread gets signals, so only the daemon uses this, and only once. Real time counts,
 also for a rule that sleeps.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import signal
 from types import FrameType, TracebackType
 
-from radrm.core.state.isolation import interrupt
+from radrm.core.planning.interrupt import interrupt
 
 LIMIT_S = 2.0
 """Real seconds that rules may take in one step. It takes milliseconds with 10,000 jobs."""

@@ -78,6 +78,10 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     "remarks": _each(lambda view, job: view.remarks(job.id)),
     "head": lambda view: [(h := view.head(g)) and h.id for g in (False, True)],
     "any_waiting": lambda view: view.any_waiting,
+    "few_waiting": lambda view: [
+        None if (found := view.few_waiting(most)) is None else sorted(_ids(found))
+        for most in (0, 2, 100)
+    ],
     "waiting": lambda view: [_ids(view.waiting(gpuless)) for gpuless in (False, True)],
     "by_due": _due,
     "alike": _alike,

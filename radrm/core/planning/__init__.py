@@ -1,6 +1,7 @@
 """How the core calls rules and checks their answers.
 
 The files, in the order in which they may import one another:
+    interrupt  stops a rule that takes too long
     shapes     checks of the shape of answers
     near       which idle devices are near one another
     choosing   which of the devices that take a job it gets

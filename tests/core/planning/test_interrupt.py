@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from radrm.core.state.isolation import RuleFailed, TooSlow, call_rule, interrupt
+from radrm.core.planning.interrupt import interrupt
+from radrm.core.state.isolation import RuleFailed, TooSlow, call_rule
 
 
 def code_of(name: str) -> Callable[..., Any]:
