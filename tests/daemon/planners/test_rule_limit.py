@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from radrm.core import events as ev
+from radrm.core.planning.interrupt import interrupt
 from radrm.core.records import Instant, Job, OutOfMemory
 from radrm.core.rules import Ask, Order, Plan
 from radrm.core.scheduler import Scheduler
-from radrm.core.state.isolation import interrupt
 from radrm.core.view import Offer, View
 from radrm.core.words import JobState
 from radrm.daemon.rule_limit import RuleLimit
