@@ -14,7 +14,7 @@ import time
 from tempfile import TemporaryDirectory
 from unittest.mock import Mock, patch
 
-from benchmarks.table import Row
+from benchmarks.table import Row, shown
 from radrm.core.records import Instant
 from radrm.core.settings import CoreSettings
 from radrm.daemon.decisions import Decisions
@@ -95,10 +95,7 @@ def _job(receiver: Receiver, calls: int = 20_000) -> float:
 
 
 def main() -> int:
-    rows = measure()
-    for row in rows:
-        print(f"{row.what:<22}{row.measured:8.2f} {row.unit:<8}(limit {row.limit:g}) {row.detail}")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(measure())
 
 
 if __name__ == "__main__":

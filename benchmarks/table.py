@@ -22,6 +22,13 @@ class Row:
         return self.measured <= self.limit
 
 
+def shown(rows: Sequence[Row]) -> int:
+    """Print rows; return the exit code: 1 if one is over its limit."""
+    for row in rows:
+        print(f"{row.what:<50}{row.measured:8.2f} {row.unit:<8}(limit {row.limit:g}) {row.detail}")
+    return 0 if all(row.fine for row in rows) else 1
+
+
 def median_ms(seconds: Sequence[float]) -> float:
     return statistics.median(seconds) * 1e3
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.table import Row, p95_ms
+from benchmarks.table import Row, p95_ms, shown
 from radrm.core.records import DeviceEnergy, EnergyPart, Instant, Placement, Share, Usage
 from radrm.core.words import Collocation, JobState, Outcome, Resizing
 from radrm.daemon.answers.past.overview import overview
@@ -157,10 +157,7 @@ def measure(count: int = 20_000, clock: Callable[[], float] = time.thread_time) 
 
 
 def main() -> int:
-    rows = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
-    for row in rows:
-        print(f"{row.what:<24}{row.measured:8.2f} {row.unit:<8}(limit {row.limit:g}) {row.detail}")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000))
 
 
 if __name__ == "__main__":

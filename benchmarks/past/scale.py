@@ -19,7 +19,7 @@ import psutil
 
 from benchmarks.past.overview import DAYS, fill
 from benchmarks.real import fresh_home
-from benchmarks.table import Row
+from benchmarks.table import Row, shown
 from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.store import Store
 from tests.daemon.harness import DaemonHome
@@ -94,10 +94,7 @@ def _medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def main() -> int:
-    rows = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
-    for row in rows:
-        print(f"{row.what:<24}{row.measured:8.2f} {row.unit:<8}(limit {row.limit:g}) {row.detail}")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.launch import printed_times
 from benchmarks.real import occupy, running_daemon, submit
-from benchmarks.table import Row, median_ms, p95_ms
+from benchmarks.table import Row, median_ms, p95_ms, shown
 from radrm.client.connection import Client
 from radrm.errors import RadrmError
 from radrm.host.storage.paths import paths_for
@@ -144,10 +144,7 @@ def _watch(home: DaemonHome, jobs: int, due: float, seen: Seen, over: threading.
 
 
 def main() -> int:
-    rows = measure(*map(int, sys.argv[1:]))
-    for row in rows:
-        print(f"{row.what:<45}{row.measured:8.1f} {row.unit} (limit {row.limit:g}) {row.detail}")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(measure(*map(int, sys.argv[1:])))
 
 
 if __name__ == "__main__":

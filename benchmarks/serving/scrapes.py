@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 
 from benchmarks.real import occupy, running_daemon, submit
-from benchmarks.table import Row, median_ms, p95_ms
+from benchmarks.table import Row, median_ms, p95_ms, shown
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -275,10 +275,7 @@ def _agent_of(home: DaemonHome) -> Looking:
 
 
 def main() -> int:
-    rows = measure()
-    for row in rows:
-        print(f"{row.what:<50}{row.measured:8.1f} {row.unit} (limit {row.limit:g}) {row.detail}")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(measure())
 
 
 if __name__ == "__main__":
