@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -78,8 +79,8 @@ def _quietly(words: Sequence[str], cwd: Path | None = None) -> str:
     return done.stdout or done.stderr
 
 
-class Peer:
-    """A tool with so many slots. `start` raises `OSError` or `AssertionError` if it cannot run."""
+class Peer(ABC):
+    """A tool with `slots` slots. `start` raises `OSError` or `AssertionError` if it cannot run."""
 
     name: ClassVar[str]
     array_note: ClassVar[str] = ""
@@ -90,25 +91,34 @@ class Peer:
         self.work = folder
         self.env = {**os.environ, "HOME": str(folder), "TMPDIR": str(folder)}
 
-    def version(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def version(self) -> str: ...
 
-    def start(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def start(self) -> None: ...
 
-    def words(self, text: str) -> list[str]:
-        """The command that submits a shell's command."""
-        raise NotImplementedError
-
+    @abstractmethod
     def submit(self, text: str) -> None:
-        _checked(self.words(text), self.env, self.work)
+        """Submit a shell command."""
 
     def array(self, text: str, count: int) -> None:
         for _ in range(count):
             self.submit(text)
 
     def close(self) -> None:
-        pass
+        """Stop what `start` has started; a tool without a daemon has nothing."""
+        return
+
+
+class CommandPeer(Peer):
+    """A tool that takes a job by a command of its own."""
+
+    @abstractmethod
+    def words(self, text: str) -> list[str]:
+        """Return the command that submits a shell command."""
+
+    def submit(self, text: str) -> None:
+        _checked(self.words(text), self.env, self.work)
 
 
 def _checked(words: Sequence[str], env: dict[str, str], cwd: Path) -> None:
@@ -118,7 +128,7 @@ def _checked(words: Sequence[str], env: dict[str, str], cwd: Path) -> None:
     assert done.returncode == 0, done.stderr[:300]
 
 
-class Radrm(Peer):
+class Radrm(CommandPeer):
     name = "radrm"
 
     def version(self) -> str:
@@ -143,7 +153,7 @@ class Radrm(Peer):
         self._home.close()
 
 
-class TaskSpooler(Peer):
+class TaskSpooler(CommandPeer):
     name, array_note = "task-spooler", "a loop"
 
     def version(self) -> str:
@@ -162,7 +172,7 @@ class TaskSpooler(Peer):
         _checked([self._tsp, "-K"], self.env, self.work)
 
 
-class Nq(Peer):
+class Nq(CommandPeer):
     name, array_note = "nq", "a loop"
 
     def version(self) -> str:
@@ -221,7 +231,7 @@ class HyperQueue(Peer):
         self._server.communicate(timeout=60)
 
 
-class Runqd(Peer):
+class Runqd(CommandPeer):
     """gflow. Its jobs need tmux; without GPUs it has no slots, so no gap and no loop of two."""
 
     name = "runqd (gflow)"
@@ -251,7 +261,7 @@ class Runqd(Peer):
         subprocess.run(["tmux", "kill-server"], env=self.env, capture_output=True)
 
 
-class Slurm(Peer):
+class Slurm(CommandPeer):
     name = "Slurm"
 
     def version(self) -> str:
@@ -336,8 +346,11 @@ def _many(peer: Peer, count: int, array: bool) -> float:
         peer.array(text, count)
     else:
         Peer.array(peer, text, count)
-    full = lambda: file.exists() and file.stat().st_size >= count  # noqa: E731
-    wait_until(full, f"{count} jobs of {peer.name}", _PATIENCE_S)
+    wait_until(
+        lambda: file.exists() and file.stat().st_size >= count,
+        f"{count} jobs of {peer.name}",
+        _PATIENCE_S,
+    )
     return time.time() - began
 
 

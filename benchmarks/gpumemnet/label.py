@@ -15,8 +15,8 @@ thesis collected its data.
 
 The third trains the labelled networks of these seeds on the first visible GPU, each for `--each`
 seconds (a minute in the thesis), and writes what the GPU's memory has grown by beside the modelled
-label. It needs a GPU that nobody else uses. `--cpu` tries the same without one: a step of each
-network below 2,300 MiB, whose figure is the memory of the process and measures nothing.
+label. It needs a GPU that nobody else uses. `--cpu` is a dry run without a GPU: one
+step of each network below 2,300 MiB. Its figure is the memory of the process, not a measurement.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ class Policy(Protocol):
     One with `trials = True` gives jobs of unknown need all free memory until they have settled
     (`CoreSettings.trial_floor_mib`).
 
-    One can name in a frozenset `steady_refusals` the rules of its refusals for want of memory: a
-    busy device refuses a job of known need at least while less than `Refusal.needed` MiB are free
-    there, whatever else changes. It is not asked again until then.
+    A frozenset `steady_refusals` names the rules by which it refuses for lack of memory: a busy
+    device then refuses a job of known need as long as less than `Refusal.needed` MiB are free
+    there. The policy is not asked again before that.
     """
 
     @property

@@ -4,11 +4,11 @@
 
 Theory of operation. The user's `radrm run` listens on a socket in a folder that only the user can
 enter (`client/session.py`). The job's command is this program. The kernel tells both sides who the
-other one is, so no secret is needed: whoever may enter the folder and has the user's id may do
-everything to the job anyway. The daemon sees an ordinary job with limits, a place in the queue and
-an exit code; it carries no byte of the session, and a session survives its restart. With a terminal
-(`--pty`) this makes one for the command and passes bytes on; otherwise the command writes to the
-job's logs, and reads a pipe, which gets the standard input of `radrm run`.
+other one is, so no secret is needed: a process that can enter the folder as this user can do
+anything to the job in any case. The daemon sees an ordinary job with limits, a place in the queue
+and an exit code; it carries no byte of the session, and a session survives its restart. With a
+terminal (`--pty`) this makes one for the command and passes bytes on; otherwise the command writes
+to the job's logs, and reads a pipe, which gets the standard input of `radrm run`.
 
 It runs as the job, with the standard library alone. RADRM_SESSION names the socket. Its exit status
 is the command's: also a death by a signal. The daemon asks for an end by TERM, as of any job: this

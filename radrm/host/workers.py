@@ -10,7 +10,6 @@ worker, so no answer can belong to an earlier question. Nothing survives a resta
 from __future__ import annotations
 
 import contextlib
-import ctypes  # noqa: F401 (`die_with` needs it when this process can read no file any more)
 import os
 import resource
 import select
@@ -22,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from radrm.host.processes import calls
 from radrm.host.processes.tree import die_with
 
 START_LIMIT_S = 30.0
@@ -182,6 +182,7 @@ def take_pipes() -> tuple[int, int]:
 
 def give_up_rights(parent: int) -> None:
     """Limit memory, write no file, be nobody instead of root, and end with the parent."""
+    calls.library()  # `die_with` needs it, and nobody may be unable to read its files
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError):  # there is already a lower limit
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -194,7 +195,7 @@ def give_up_rights(parent: int) -> None:
 
 
 def end_after(seconds: float) -> None:
-    """Have the kernel end this process after this time, should nobody else do it; 0: never."""
+    """Have the kernel end this process after `seconds`; 0: never."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

@@ -80,7 +80,7 @@ class Told(Struct, frozen=True):
 
     @property
     def document(self) -> dict[str, object]:
-        """What a step is told of its own job."""
+        """The step's view of its Slurm job."""
         return {
             "name": self.name,
             "limit_s": self.limit_s,

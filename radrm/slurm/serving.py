@@ -10,9 +10,9 @@ spool, and is refused once the process is dead.
 A pidfd tells when a step ends. All memory here is a cache: after a restart the steps ask again, and
 the jobs' records name their processes.
 
-A step asks first who it is, and is told what Slurm says of its job; then it submits it, then asks
-when it is woken: is there an attempt to run, has the job ended. It also says when its Slurm job
-ends. Slurm's controller is asked once for each step, here, and told by `telling.py`.
+A step first asks for its Slurm job, then submits the job to the daemon. Whenever it is woken, it
+asks whether there is an attempt to run and whether the job has ended. It reports the end of its
+Slurm job. This file queries slurmctld once for each step; `telling.py` sends all updates.
 
 Whose fault it is that a job cannot run here is decided here, as far as the daemon knows: `fault` in
 an answer (`step/returning.py`).

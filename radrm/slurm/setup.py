@@ -94,7 +94,7 @@ DefMemPerCPU=4096 State=UP
 
 
 def unequal(nodes: Sequence[ClusterNode]) -> str | None:
-    """Return what is to be done about nodes whose GPUs differ; None if they do not, or are told."""
+    """Return the advice for nodes with different GPUs; None if all have equal or declared ones."""
     if len({node.gpumem_mib for node in nodes}) < 2 or all(node.gpus for node in nodes):
         return None
     return (

@@ -84,7 +84,7 @@ class Voice:
             try:
                 work()
             except RadrmError as error:
-                log.warning("Slurm does not take what is told of %s: %s", name, one_line(error))
+                log.warning("Slurm refuses the update of %s: %s", name, one_line(error))
                 time.sleep(_PAUSE_S)
 
 

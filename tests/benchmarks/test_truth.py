@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchmarks import pages, truth
@@ -56,9 +58,9 @@ def test_a_figure_that_is_not_there_is_an_error() -> None:
     ],
 )
 def test_one_word_for_each_row(
-    published: tuple[float, float], more: dict[str, object], word: str
+    published: tuple[float, float], more: dict[str, Any], word: str
 ) -> None:
-    row = Row("6", "time", published, Pick("p", "MAGM", "time", 1), **more)  # type: ignore[arg-type]
+    row = Row("6", "time", published, Pick("p", "MAGM", "time", 1), **more)
     assert truth.judged(row, {"p": PAGE}).word == word
 
 

@@ -176,7 +176,7 @@ _PATIENCE_S = 5.0
 _LONGEST_ANSWER = 1 << 20
 
 Asked = tuple[Paths, "dict[str, Any] | str"]
-"""The folders of a daemon, and its answer to `ping`, or the reason why there is none."""
+"""The folders of a daemon, and its answer to `ping` or the error."""
 
 
 def ask_daemons(candidates: Sequence[Paths]) -> list[Asked]:

@@ -8,9 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from radrm.core.records import Device
-from radrm.errors import DeviceError
+from radrm.errors import DeviceError, Refused
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.removal import Which
+
+_NO_DAEMON = "these GPUs have no MPS control daemon"
 
 
 class NoClientNow(DeviceError):
@@ -66,7 +68,7 @@ class Mps:
         Raises `NoClientNow` if their control daemon takes no client now, and `DeviceError` if it
         does not serve all of them.
         """
-        raise NotImplementedError
+        raise DeviceError(_NO_DAEMON)
 
     def wait_for_server(self, uuids: Sequence[str], uid: int, then: Callable[[], None]) -> bool:
         """Return whether a client of this user must wait for its server on these devices.
@@ -102,11 +104,11 @@ class Mps:
 
     def turn_on(self, uuids: Sequence[str]) -> None:
         """Start MPS on these devices. Raises `Refused`."""
-        raise NotImplementedError
+        raise Refused(_NO_DAEMON)
 
     def turn_off(self, uuids: Sequence[str], force: bool) -> None:
         """End MPS on these devices; `force` ends its clients. Raises `Refused`."""
-        raise NotImplementedError
+        raise Refused(_NO_DAEMON)
 
     def close(self) -> None:
         """Release the control daemons, which run on for the jobs."""

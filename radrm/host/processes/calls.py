@@ -44,14 +44,14 @@ def prctl(option: int, value: int) -> bool:
 
 
 def clone_into(group: str) -> int | None:
-    """Fork a process that is in this control group of version 2 from its first instant: its pid, 0
-    in the process; None if there is none.
+    """Fork a child directly into a cgroup v2. Return its pid, and 0 in the child; None if that
+    fails.
 
     The kernel needs some 10 ms to move a process into a group: it waits until no fork is under way
     on any CPU. A process that is born there costs nothing (`clone3` with `CLONE_INTO_CGROUP`, Linux
-    5.7; source: clone(2)). The raw call leaves the locks of the C library as they are, so the
-    caller has one thread. Python is told before and after, as its C interface asks of whoever
-    clones a process. An older kernel refuses, and so does the filter of a container around us.
+    5.7; source: clone(2)). The raw call does not reset the C library's locks, so the
+    caller must have one thread. Python's fork hooks (`PyOS_BeforeFork` and so on) are called around
+    it. Older kernels and the seccomp filters of containers refuse the call.
     """
     try:
         python = library()

@@ -174,7 +174,7 @@ class Step:
         self._served = 0
         """The serial of the last attempt that was run here."""
         self._ended_s: float | None = None
-        """Since when the job has ended, and Slurm is told what it has used."""
+        """When the job ended; from then on Slurm gets the figures of its use."""
         self._fence_s = 1.0
         """After how many seconds a fenced job asks again whether the controller is silent."""
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -79,7 +79,7 @@ class Place:
         self.resizes = Resizes(parts, Mock(), Mock())
         self.job = self._on(job, before)
         self.action = self._asked(after)
-        self.resizes._text = Mock(return_value="the placement")  # type: ignore[method-assign]
+        patch.object(self.resizes, "_text", return_value="the placement").start()
 
     def _on(self, job: Job, count: int) -> Job:
         role = replace(job.spec.roles[0], count_max=2)
@@ -104,7 +104,7 @@ class Place:
         """Another daemon is asked for the same, some time later."""
         self.world.boot_s += 10.0
         self.resizes = Resizes(self.parts, Mock(), Mock())
-        self.resizes._text = Mock(return_value="the placement")  # type: ignore[method-assign]
+        patch.object(self.resizes, "_text", return_value="the placement").start()
 
     @property
     def opens(self) -> list[list[str]]:

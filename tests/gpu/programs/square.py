@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
+import torch
 from kernels import Kernels
 
 ROUNDS = 4000
@@ -18,9 +21,16 @@ ROUNDS = 4000
 _BATCH_S = 0.05
 
 
-def main() -> None:
-    import torch
+def run(launch: Callable[[], None], times: int) -> float:
+    """Return the seconds of so many launches."""
+    began = time.monotonic()
+    for _ in range(times):
+        launch()
+    torch.cuda.synchronize()
+    return time.monotonic() - began
 
+
+def main() -> None:
     items = torch.zeros(1, device="cuda")
     kernels = Kernels()
     sms = torch.cuda.get_device_properties(0).multi_processor_count
@@ -29,19 +39,13 @@ def main() -> None:
         blocks, threads, seconds = line.split()
         items = torch.zeros(int(blocks) * int(threads), device="cuda")
 
-        def run(times: int, blocks: int = int(blocks), threads: int = int(threads)) -> float:
-            began = time.monotonic()
-            for _ in range(times):
-                kernels.square(blocks, threads, items.data_ptr(), ROUNDS)  # noqa: B023
-            torch.cuda.synchronize()
-            return time.monotonic() - began
-
-        run(1)  # loads the kernel
-        times = max(1, round(_BATCH_S / max(1e-6, run(1))))
+        launch = partial(kernels.square, int(blocks), int(threads), items.data_ptr(), ROUNDS)
+        run(launch, 1)  # loads the kernel
+        times = max(1, round(_BATCH_S / max(1e-6, run(launch, 1))))
         print(json.dumps({"begun": times}), flush=True)
         end, done = time.monotonic() + float(seconds), 0
         while time.monotonic() < end:
-            run(times)
+            run(launch, times)
             done += times
         print(json.dumps({"ended": done}), flush=True)
 

@@ -295,7 +295,8 @@ def test_the_step_waits_until_slurm_knows_what_its_job_has_used(
     telling = {"vouched": True, "job": ENDED, "telling": True}
     own = step_of(JOB, telling, telling, {"vouched": True, "job": ENDED, "telling": False})
     own._served = 1
-    assert own.run() == 3 and own._client.answers == []  # type: ignore[attr-defined]
+    daemon: Any = own._client
+    assert own.run() == 3 and daemon.answers == []
 
 
 @pytest.fixture

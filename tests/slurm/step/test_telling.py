@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -181,6 +182,6 @@ def test_the_last_that_is_to_be_told_of_a_job_is_told() -> None:
     voice, told = Voice(), list[str]()
     voice.do("a", lambda: wait_until(lambda: voice.is_telling("b"), "more"))
     for text in "first", "last":
-        voice.do("b", lambda text=text: told.append(text))  # type: ignore[misc]
+        voice.do("b", partial(told.append, text))
     wait_until(lambda: not voice.is_telling("b"), "all")
     assert told == ["last"]
