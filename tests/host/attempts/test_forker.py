@@ -87,6 +87,7 @@ def shown(host: Host, forks: bool, serial: int) -> dict[str, Any]:
     found = read_stat(runner.pid)
     assert found is not None
     fds = {each.name: os.readlink(each) for each in (folder / "fd").iterdir()}
+    assert fds.pop("1").startswith(("socket:", "pipe:")), "where the daemon listens"
     state = {
         "status": [status[key].strip() for key in (*SIGNALS, *RIGHTS, *OTHERS)],
         "limits": (folder / "limits").read_text(),
