@@ -4,8 +4,8 @@ Theory of operation. The launcher's memory is a cache: everything that must surv
 attempts' folders (`folder.py`), and `adopt` makes the memory anew from there. Runner and
 daemon compete for the claim by `O_EXCL`, so there are never two live attempts of a job, and a
 daemon that wins the claim knows that no runner ever will. A pidfd, or a byte of the runner, says
-that it is time to look; the record says what happened. The launcher decides nothing about jobs. Used by the daemon's
-one thread, except `owner_of`.
+that it is time to look; the record says what happened. The launcher decides nothing about jobs.
+Used by the daemon's one thread, except `owner_of`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from radrm.host.attempts.evidence import (
     read_saved,
 )
 from radrm.host.attempts.forking import Forker
-from radrm.host.attempts.live import Ending, Live, State, readable
+from radrm.host.attempts.live import Ending, Live, State
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,

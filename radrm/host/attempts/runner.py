@@ -71,12 +71,7 @@ _LAST_LOOK_S = 1.0
 
 def main(folder: str) -> int:
     """Run the attempt; the exit status says only whether its records could be written."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
-    reaper = become_subreaper()  # while the kernel still moves us
-    job_process.close_inherited()
-    os.chdir("/")
-    os.umask(0o077)
+    reaper = settle()
     me = identify(os.getpid())
     assert me is not None
     lock = attempts.take_lock(folder)
@@ -93,6 +88,18 @@ def main(folder: str) -> int:
     written = attempts.write_exit(folder, lock, end, _tell)
     crossed("runner is done")
     return 0 if written else 1
+
+
+def settle() -> bool:
+    """Have the signals, descriptors, folder and children of a runner, whatever is inherited; return
+    whether orphans become children of this process."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
+    reaper = become_subreaper()  # while the kernel still moves us
+    job_process.close_inherited()
+    os.chdir("/")
+    os.umask(0o077)
+    return reaper
 
 
 def _tell() -> None:
