@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, call
@@ -217,6 +218,43 @@ def test_what_is_saved_is_launched_after_the_answers() -> None:
     decisions.launch()
     decisions.launch()
     assert done == ["EstimateJob", "Launch"]
+
+
+def test_a_start_is_saved_with_what_follows() -> None:
+    world, job, launch = launched()
+    decisions = decisions_of(world, effects_of(world))
+    decisions.commit()
+    save = decisions._store.save
+    start = ev.AttemptStarted(at=world.now, job_id=job.id, serial=launch.serial, happened=world.now)
+    save.reset_mock()
+    decisions.process([start])
+    assert world.scheduler.state.jobs[job.id].state is JobState.RUNNING
+    assert not save.called and not decisions.unsaved and 0 < decisions.due_in_s < 1
+    decisions.save_starts()
+    assert not save.called, "it is not due"
+    end = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
+    decisions.process([end])
+    (saved,) = [each.args[0] for each in save.call_args_list]
+    states = [record.state for each in saved for record in each.changed if isinstance(record, Job)]
+    assert states == [JobState.RUNNING, JobState.FAILED], "in one transaction, in order"
+    assert decisions.due_in_s == inf
+
+
+@pytest.mark.parametrize("by", ["time", "the daemon's end"])
+def test_a_start_that_nothing_follows_is_saved(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, job, launch = launched()
+    decisions = decisions_of(world, effects_of(world))
+    decisions.commit()
+    save = decisions._store.save
+    save.reset_mock()
+    start = ev.AttemptStarted(at=world.now, job_id=job.id, serial=launch.serial, happened=world.now)
+    decisions.process([start])
+    if by == "time":
+        monkeypatch.setattr("radrm.daemon.decisions.monotonic", lambda: inf)
+        decisions.save_starts()
+    else:
+        decisions.save_volatile()
+    save.assert_called_once()
 
 
 def test_devices_are_read_while_the_end_of_their_job_is_saved() -> None:

@@ -64,7 +64,7 @@ IMPORTED = (containers, engines, leftovers, redirected, runner)
 """What each runner imports when its job has begun. The watcher of logs, which few jobs need, would
 double what is copied for each fork."""
 NAME = "radrm-forker"
-SPARE_AFTER_S = 0.01
+SPARE_AFTER_S = 0.002
 """Real seconds without a request after which a spare is forked: no start waits for that."""
 _RUNNER_NAME = "radrm-runner"
 _ABOVE = 16

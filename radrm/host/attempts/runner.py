@@ -455,8 +455,10 @@ class Runner:
             end: Fields = {"never_started": wrong, "shell_code": code}
         else:
             end = {"signal": -code} if code < 0 else {"code": code}
-            looks = tails.looks_at_tails(begins, logs) + looks
-            looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
+            # What an exit code 0 may hide is that GPU memory ran out.
+            if code != 0 or self._launch["environment"].get("RADRM_GPUS") != "0":
+                looks = tails.looks_at_tails(begins, logs) + looks
+                looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
         end |= saved.NOTHING | tails.read_as_user(self._launch, looks)
         for log in logs:
             os.close(log)
