@@ -150,7 +150,7 @@ def test_ending_one(
     ended = end_of(daemon)
     assert isinstance(ended, Ended) and ended.exit == Exit(signal=number)
     order(daemon, SERIAL)
-    assert not host.processes()
+    wait_until(lambda: not host.processes())  # its runner ends, too
 
 
 def test_a_job_cannot_hold_its_runner_up(host: Host) -> None:
