@@ -43,7 +43,7 @@ def device(uuid: str, kind: DeviceKind = DeviceKind.GPU) -> Device:
 
 
 def offered(caps: MemoryCaps, *devices: Device) -> list[bool]:
-    return [each.caps for each in caps.with_caps(devices)]
+    return [each.caps for each in caps.listed(devices)]
 
 
 def answer(ask: Callable[[Callable[[str | None], None]], None]) -> str | None:
