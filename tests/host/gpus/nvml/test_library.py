@@ -56,21 +56,6 @@ def test_a_gpu_and_its_reading(nvml: Nvml) -> None:
     gpus.close()
 
 
-def test_an_old_driver(old_nvml: Nvml) -> None:
-    gpu = old_nvml.gpu(power_mw=310_000, clocks_reasons=0x40)
-    old_nvml.process(gpu, 101, 8000)
-    gpus = listed(old_nvml)
-    (reading,) = read(gpus, gpu)
-    assert reading.error is None
-    assert reading.used_mib == 8600, "the driver's own part counts as used"
-    assert reading.attempts == (AttemptMemory(7, 1, 8000),)
-    assert reading.notes and "heat (35 C)" in reading.notes[0]
-    feed = Gpm(gpus)
-    feed.start(gpus.devices())
-    assert (feed.latest(gpu), feed.error(gpu)) == (None, None)
-    gpus.close()
-
-
 # ------------------------------------------------------------------ MIG
 
 
@@ -103,9 +88,6 @@ def test_unified_memory(nvml: Nvml) -> None:
     assert device.unified and 0 < device.overhead_mib < device.total_mib
     (reading,) = read(gpus, gpu)
     assert reading.error is None and reading.used_mib is not None
-    assert len(nvml.calls("nvmlDeviceGetMemoryInfo")) == len(
-        nvml.calls("nvmlDeviceGetMemoryInfo_v2")
-    ), "both versions are asked"
 
 
 def test_fabric(nvml: Nvml) -> None:
