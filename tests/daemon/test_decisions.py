@@ -212,11 +212,23 @@ def begun(world: World, *actions: act.Action) -> tuple[Any, list[str]]:
 
 def test_what_is_saved_is_launched_after_the_answers() -> None:
     world, _, launch = launched()
-    decisions, done = begun(world, launch, act.TakeReadings(devices=()))
-    assert done == ["TakeReadings"]
+    decisions, done = begun(world, launch, act.EstimateJob(job_id=1))
+    assert done == ["EstimateJob"]
     decisions.launch()
     decisions.launch()
-    assert done == ["TakeReadings", "Launch"]
+    assert done == ["EstimateJob", "Launch"]
+
+
+def test_devices_are_read_while_the_end_of_their_job_is_saved() -> None:
+    world, job, launch = launched()
+    effects = effects_of(world)
+    decisions, read = decisions_of(world, effects), effects._read_soon
+    decisions.commit()
+    decisions._store.save.side_effect = lambda *_: read.assert_called_once()
+    ended = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
+    decisions.process([ended])
+    assert not decisions.unsaved
+    read.assert_called_once()
 
 
 @pytest.mark.parametrize(
