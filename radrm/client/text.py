@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 from radrm.errors import plain
@@ -27,6 +26,8 @@ _LONG = 1000
 
 
 def print_json(document: Any) -> None:
+    import json  # other commands need none of it
+
     if isinstance(document, list) and len(document) >= _LONG:
         print("[", ",\n".join(map(json.dumps, document)), "]", sep="\n")
     else:

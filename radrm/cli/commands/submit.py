@@ -6,7 +6,6 @@ the printed lines and the exit code.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -122,6 +121,8 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
     """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
+        import json
+
         print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
     for result in results:
         if result["error"] is not None:
