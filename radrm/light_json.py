@@ -27,7 +27,8 @@ def _refuse(value: object) -> None:
 
 
 _chunks = make_encoder(None, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, True)
-_scan = make_scanner(_AsPackage)
+_by: Any = _AsPackage  # the package gives its own class
+_scan = make_scanner(_by)
 
 
 def encode(value: Any) -> str:

@@ -298,9 +298,7 @@ def _directives(
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
         elif _nearly_directive(line):
             notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
-    for number in text.matching_from(
-        first_command, lambda line: line.split(None, 1)[0] == _DIRECTIVE
-    ):
+    for number in text.matching_from(first_command, _DIRECTIVE, whole=True):
         raise BadFile(
             f"{where} line {number}: #RAD after the first command (line {first_command}) has "
             "no effect; move it above that line"
@@ -318,7 +316,7 @@ def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
     ):
         head = enumerate(text.lines[: first_command - 1], 1)
         before = [number for number, line in head if line.startswith(word)]
-        late = text.matching_from(first_command, lambda line, word=word: line.startswith(word))
+        late = text.matching_from(first_command, word)
         if slurm and word == "#SBATCH":
             if late:
                 notes.append(

@@ -17,10 +17,6 @@ from __future__ import annotations
 from radrm.errors import BadFile
 from radrm.jobfile.record import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 MAX_BYTES = 1 << 20
 _MARKS = {
     b"\xff\xfe": "UTF-16",
@@ -49,10 +45,15 @@ class Text(Record):
         found = ((number, line.strip()) for number, line in enumerate(self.lines, 1))
         return [(number, line) for number, line in found if line and line[0] != "#"]
 
-    def matching_from(self, first_command: int, matches: Callable[[str], bool]) -> list[int]:
-        """Return the numbers of lines behind the first command that match, and are no data."""
+    def matching_from(self, first_command: int, word: str, whole: bool = False) -> list[int]:
+        """Return the numbers of lines behind the first command that begin with a word, and are no
+        data. `whole`: no other letters follow it, and blanks may stand before it."""
         later = enumerate(self.lines[first_command:], first_command + 1)
-        found = [number for number, line in later if "#" in line and matches(line)]
+        found = [
+            number
+            for number, line in later
+            if (line.split(None, 1)[:1] == [word] if whole else line.startswith(word))
+        ]
         if not found:
             return []
         data = self.data_lines()

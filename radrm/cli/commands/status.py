@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from radrm.cli.parameters import (
     CLUSTER,
     FLAG,
@@ -184,8 +182,10 @@ def _tails(logs: Document) -> dict[str, list[str]]:
     paths = paths if logs["stdout"] != logs["stderr"] else {"log": logs["stdout"]}
     found: dict[str, list[str]] = {}
     for which in sorted(paths, key=lambda which: written_s(paths[which])):
-        with suppress(Refused):
+        try:
             found[which] = last_lines(paths[which], owner_of(logs), _OF_LOG) or []
+        except Refused:
+            pass  # it cannot be read
     return found
 
 

@@ -218,7 +218,7 @@ def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
 
 USUAL = """#!/usr/bin/env bash
 #RAD --name=resnet50 --gpus=1 --gpu-memory=8G --time=4:00:00 --cpus=2 --memory=8G
-#RAD --array=0-9%4 --after=12:any --output=%j.out --smact=.5 --batch-size=32 --hold
+#RAD --after=12:any --output=%j.out --smact=.5 --batch-size=32 --hold
 # a gradient
 source ~/.bashrc && python train.py > log 2>&1
 """
