@@ -16,8 +16,9 @@ import re
 import sys
 
 from radrm.errors import CannotRun, NoProgram, UsageError
-from radrm.host.storage.sources import MAX_SCRIPT, text_of
-from radrm.jobfile.languages import run_by
+from radrm.host.storage.sources import MAX_SCRIPT, read_program, text_of
+from radrm.jobfile import shell
+from radrm.jobfile.languages import as_job_file, run_by, why_no_program
 from radrm.jobfile.radfile import JobFile
 
 TYPE_CHECKING = False
@@ -58,7 +59,7 @@ def look_over(
     """
     asked = job_file.options
     cwd = os.path.join(folder, asked.chdir or "")
-    notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where)]
+    notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where), *_of_options(job_file, cwd)]
     later = _later(asked)
     try:
         _check_folder(asked, cwd, where)
@@ -205,6 +206,19 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     return []
 
 
+def _of_options(job_file: JobFile, cwd: str) -> list[str]:
+    """Return a note on options in a script that a command runs, where nobody reads them."""
+    words = job_file.argv
+    if words and shell.base(words[0]) in shell.SHELLS:
+        words = words[1:]  # an option before the script is rare, and then there is no note
+    if not words or job_file.options.interactive or not os.path.isfile(os.path.join(cwd, words[0])):
+        return []
+    data, _ = read_program(os.path.join(cwd, words[0])) or (b"", 0)
+    if not re.search(rb"(?m)^#RAD[ \t]", data):
+        return []
+    return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
+
+
 def _module_files(name: str) -> tuple[str, str]:
     return f"{name}.py", os.path.join(name, "__init__.py")
 
@@ -244,7 +258,11 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     if is_script:
         what = f"{where}: the interpreter {_shown(program)} of the script cannot run"
     found = [path for path in _candidates(program, cwd, environment) if os.path.lexists(path)]
-    if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found):
+    runs = next((p for p in found if os.path.isfile(p) and os.access(p, os.X_OK)), None)
+    if runs is not None:
+        data, _ = (read_program(runs) if "/" in program and not is_script else None) or (b"", 0)
+        if (why := why_no_program(data, words)) is not None:
+            raise CannotRun(f"{what}: {why}")
         return
     if not is_script and (meant := _meant(words)) is not None:
         raise NoProgram(f"{what}: {meant}")

@@ -37,7 +37,16 @@ LOGIN_SHELL = "/bin/bash -l"
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
-_NEARLY_DIRECTIVE = r"#\s*rad(?:rm)?:?\s*--?[a-z]"
+_NEARLY = {"#RAD": r"#\s*rad(?:rm)?:?\s*--?[a-z]", "#SBATCH": r"\s*#\s*sbatch:?\s*--?[a-z]"}
+"""Comments that may be meant as options. Two `#` are how people switch a line off."""
+_OF_QUEUES = {
+    r"#SBATCH": "Slurm",
+    r"#PBS": "PBS",
+    r"#\$\s+-": "Grid Engine",
+    r"#BSUB\s": "LSF",
+    r"#(?:MSUB|COBALT|OAR|PJM)\s+-": "another queue",
+}
+"""What lines with options of other queues begin with."""
 _ACTIVATE = r"conda[ \t]+activate[ \t]+[^\s;&|#]+"
 _POSITIONS = (
     "command",
@@ -303,23 +312,26 @@ def _directives(
 
 
 def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
-    """Notes on lines with options of Slurm and PBS that are not read. `slurm`: those of Slurm
+    """Notes on lines with options of other queues that are not read. `slurm`: those of Slurm
     before the first command are."""
     notes = []
-    for word, queue, step in (
-        ("#SBATCH", "Slurm", "submit the file with --slurm, or write #RAD"),
-        ("#PBS", "PBS", "write #SBATCH" if slurm else "write #RAD"),
-    ):
-        head = enumerate(text.lines[: first_command - 1], 1)
-        before = [number for number, line in head if line.startswith(word)]
+    for word, queue in _OF_QUEUES.items():
+        head = list(enumerate(text.lines[: first_command - 1], 1))
+        before = [number for number, line in head if re.match(word, line)]
         late = text.matching_from(first_command, word)
-        if slurm and word == "#SBATCH":
+        if slurm and queue == "Slurm":
+            nearly = re.compile(_NEARLY["#SBATCH"], re.I)
+            for number in (n for n, line in head if n not in before and nearly.match(line)):
+                notes.append(f"line {number} is only a comment; write #SBATCH at its start")
             if late:
                 notes.append(
                     f"{_lines(late)} after the first command (line {first_command}), where sbatch "
                     "reads none; move #SBATCH lines above that line"
                 )
         elif before or late:
+            step = "write #SBATCH" if slurm else "write #RAD"
+            if queue == "Slurm":
+                step = "submit the file with --slurm, or write #RAD"
             notes.append(f"{_lines([*before, *late])} for {queue} and not read here; {step}")
     return notes
 
@@ -341,7 +353,7 @@ def _split(text: str) -> list[str]:
 
 def _nearly_directive(line: str) -> bool:
     # The substring test is cheap, and most comments fail it.
-    return "rad" in line.lower() and re.match(_NEARLY_DIRECTIVE, line.strip(), re.I) is not None
+    return "rad" in line.lower() and re.match(_NEARLY["#RAD"], line.strip(), re.I) is not None
 
 
 def _printable(name: str) -> str:

@@ -24,6 +24,9 @@ def folder(tmp_path: Path) -> Path:
     program = tmp_path / "sub" / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
+    for name, text in (("bare.py", "x\n"), ("bare", "x\n"), ("windows", "#!/bin/sh\r\nx\r\n")):
+        (tmp_path / name).write_bytes(text.encode())
+        (tmp_path / name).chmod(0o755)
     (tmp_path / "train.py").write_text("import os\nlr = os.environ['RADRM_PARAM_lr']\n")
     return tmp_path
 
@@ -73,6 +76,9 @@ MISSING = [
     (["train.py"], {}, NoProgram, "for the file in this folder write python ./train.py"),
     (["plain"], {}, NoProgram, "for the file in this folder write ./plain"),
     (["./sub"], {}, CannotRun, "it is a folder"),
+    (["./bare.py", "1"], {}, CannotRun, "write: radrm submit -- python ./bare.py 1"),
+    (["./bare", "1"], {}, CannotRun, "write: radrm submit -- bash ./bare 1"),
+    (["./windows", "1"], {}, CannotRun, "radrm submit ./windows -- 1"),
     (["true"], {"chdir": "nowhere"}, UsageError, "nowhere does not exist; make it"),
     (["true"], {"chdir": "plain"}, UsageError, "plain is not a folder"),
     (["{x}"], {}, NoProgram, "{x} gets its values from --param=x="),
@@ -115,6 +121,14 @@ def test_a_refusal_of_what_a_job_may_make_names_the_way_out(
 ) -> None:
     with pytest.raises(UsageError, match="or add --after=JOB if a job makes it"):
         notes_of(folder, *command, **options)
+
+
+def test_options_of_a_script_that_a_command_runs_are_named(folder: Path) -> None:
+    (folder / "sub" / "program").write_text("#!/bin/sh\n#RAD --gpus=2\n")
+    for command in (["sub/program", "0.1"], ["bash", "sub/program", "0.1"]):
+        (note,) = notes_of(folder, *command)
+        assert note.endswith("radrm submit sub/program -- 0.1")
+    assert notes_of(folder, "cat", "sub/program") == ()
 
 
 def test_each_kind_of_missing_program_has_the_code_of_shells() -> None:
