@@ -50,7 +50,9 @@ def no_option(word: str, dashes: str) -> str:
     """Return why a word is no option; those of its source begin with `dashes`."""
     if word.startswith(DASHES):
         step = f"{dashes}{word.lstrip(word[0] + '-')}"
-        return f"{shown(word)} begins with a dash of an editor, not with a minus; write {shown(step)}"
+        return (
+            f"{shown(word)} begins with a dash of an editor, not with a minus; write {shown(step)}"
+        )
     return f"{shown(word)} is not an option; options begin with {dashes}"
 
 
