@@ -32,7 +32,6 @@ from radrm.jobfile.slurm.options import (
     VALUE,
     why_unknown,
 )
-from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
