@@ -36,6 +36,7 @@ _WAY_OUT = ", or add --after=JOB if a job makes it"
 # Compiled where they are used: that takes a submission longer than to look.
 _IMPORTED = r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})"
 _MOST_IMPORTS = 200
+_CLOSED = "is not yours to write to; name a file in another folder with --output"
 _BY_ID = r"%[jA]"
 _UNFILLED = r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
@@ -66,6 +67,8 @@ def look_over(
         runs_in = _folder_of_copy(asked, folder, cwd)
         _check_program(job_file, runs_in or cwd, {**environment, **dict(asked.env)}, where)
         notes += _of_logs(asked, cwd, where, lambda path: _paths(job_file, _known(path, job_file)))
+        if asked.output is None and not asked.interactive and _is_closed(os.path.join(cwd, "")):
+            notes.append(f"the folder of the log, {cwd}, {_CLOSED}")
     except UsageError as error:
         if later is None:
             raise
@@ -135,7 +138,7 @@ def _of_logs(
     for option, path in (("output", asked.output), ("error", asked.error)):
         if path is None:
             continue
-        full = (os.path.join(cwd, own) for own in paths(path))
+        full = [os.path.join(cwd, own) for own in paths(path)]
         if path.endswith("/") or any(_plain(own) == own and os.path.isdir(own) for own in full):
             raise UsageError(
                 f"{where}: --{option}={path} is a folder; name a file in it, as "
@@ -150,9 +153,19 @@ def _of_logs(
         folders = (os.path.join(cwd, own, "") for own in above)
         known = dict.fromkeys(os.path.dirname(_plain(folder)) for folder in folders)
         missing = [folder for folder in known if not os.path.isdir(folder)]
+        closed = next((own for own in full if _is_closed(_plain(own))), None)
         if missing:
             notes.setdefault(_missing(missing), option)
+        elif closed is not None:
+            notes.setdefault(f"{os.path.dirname(_plain(closed))}, {_CLOSED}", option)
     return [f"the folder of --{option}, {words}" for words, option in notes.items()]
+
+
+def _is_closed(path: str) -> bool:
+    """Return whether this user may write neither the file nor a new one in its folder."""
+    if path.endswith("/") or not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return os.path.exists(path) and not os.access(path, os.W_OK)
 
 
 def _missing(folders: Sequence[str]) -> str:

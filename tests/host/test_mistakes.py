@@ -288,3 +288,29 @@ def test_times_and_ratios_are_no_ranges(folder: Path) -> None:
         with pytest.raises(UsageError, match=r"ratios .*go into a --params file") as caught:
             notes_of(folder, "echo", "{x}", param=[f"x={value}"])
         assert "9:16" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "closed"),
+    [
+        ({}, ["."]),
+        ({"output": "sub/%j.out"}, ["sub"]),
+        ({"output": "%j.out", "error": "sub/e.log"}, ["sub"]),
+        ({"output": "plain"}, ["sub", "."]),
+        ({"output": "/dev/null"}, ["."]),
+    ],
+)
+def test_a_folder_in_which_the_user_cannot_write_the_log_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], closed: list[str]
+) -> None:
+    assert notes_of(folder, "true", **options) == ()
+    names = {os.path.realpath(folder / each) for each in closed}
+    allowed = os.access
+    monkeypatch.setattr(
+        "os.access",
+        lambda path, mode: os.path.realpath(path) not in names and allowed(path, mode),
+    )
+    found = notes_of(folder, "true", **options)
+    elsewhere = options.get("output") in ("plain", "/dev/null")
+    assert len(found) == (0 if elsewhere else 1)
+    assert all("is not yours to write to" in note for note in found)
