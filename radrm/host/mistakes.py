@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _ENV = "env"
 _OWN_PREFIX = "rad"
+_INTERPRETERS = frozenset({*shell.SHELLS, "python", "torchrun", "Rscript", "julia"})
 _MOST_PATHS = 100
 """Different paths of the logs of one sweep that are looked at."""
 _WAY_OUT = ", or add --after=JOB if a job makes it"
@@ -61,6 +62,7 @@ def look_over(
     asked = job_file.options
     cwd = os.path.join(folder, asked.chdir or "")
     notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where), *_of_options(job_file, cwd)]
+    notes += _of_absent(job_file, cwd)
     later = _later(asked)
     try:
         _check_folder(asked, cwd, where)
@@ -68,7 +70,7 @@ def look_over(
         _check_program(job_file, runs_in or cwd, {**environment, **dict(asked.env)}, where)
         notes += _of_logs(asked, cwd, where, lambda path: _paths(job_file, _known(path, job_file)))
         if asked.output is None and not asked.interactive and _is_closed(os.path.join(cwd, "")):
-            notes.append(f"the folder of the log, {cwd}, {_CLOSED}")
+            notes.append(f"the folder of the log, {os.path.normpath(cwd)}, {_CLOSED}")
     except UsageError as error:
         if later is None:
             raise
@@ -216,6 +218,21 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
                 f"the job runs a copy of the script, so it does not find the module {name} beside "
                 f"it; write: radrm submit -- python {file}"
             ]
+    return []
+
+
+def _of_absent(job_file: JobFile, cwd: str) -> list[str]:
+    """Return a note on the script of an interpreter that is not there, as `python trian.py`."""
+    words = job_file.argv
+    name = shell.base(words[0]) if words else ""
+    if name.rstrip("0123456789.") not in _INTERPRETERS or job_file.options.snapshot is not None:
+        return []
+    for word in words[1:]:
+        if word in ("-c", "-m", "--"):
+            break
+        if not word.startswith("-") and (run_by(word) or word.endswith(".sh")):
+            there = "{" in word or os.path.exists(os.path.join(cwd, word))
+            return [] if there else [f"{_shown(word)} does not exist in {os.path.normpath(cwd)}"]
     return []
 
 

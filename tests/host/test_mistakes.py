@@ -123,6 +123,27 @@ def test_a_refusal_of_what_a_job_may_make_names_the_way_out(
         notes_of(folder, *command, **options)
 
 
+@pytest.mark.parametrize(
+    ("command", "absent"),
+    [
+        (["python3.11", "-u", "trian.py", "x.py"], "trian.py"),
+        (["torchrun", "--nproc-per-node", "2", "sub/no.py"], "sub/no.py"),
+        (["bash", "no.sh"], "no.sh"),
+        (["python", "train.py", "no.py"], None),
+        (["python", "-c", "print()", "no.py"], None),
+        (["python", "-m", "no.py"], None),
+        (["cat", "no.py"], None),
+    ],
+)
+def test_a_script_that_is_not_there_is_named(
+    folder: Path, command: list[str], absent: str | None
+) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin" / command[0]).symlink_to("/bin/true")
+    notes = notes_of(folder, *command, env=["PATH=bin"])
+    assert [note.split()[0] for note in notes] == ([] if absent is None else [absent])
+
+
 def test_options_of_a_script_that_a_command_runs_are_named(folder: Path) -> None:
     (folder / "sub" / "program").write_text("#!/bin/sh\n#RAD --gpus=2\n")
     for command in (["sub/program", "0.1"], ["bash", "sub/program", "0.1"]):
