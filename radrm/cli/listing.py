@@ -183,8 +183,6 @@ def unknown(word: str) -> str:
         hint = option_hint(word, ("help", "version"))
         return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
     hint = command_hint(word, {**commands(), **ALIASES})
-    if hint is None and which(word) is not None:
-        hint = (
-            "to run a program write: radrm submit -- PROGRAM, as: radrm submit -- python train.py"
-        )
+    if hint is None and (which(word) is not None or word.endswith((".py", ".sh", ".rad"))):
+        hint = "to submit a program write: radrm submit -- python train.py"
     return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

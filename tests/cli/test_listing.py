@@ -96,7 +96,7 @@ def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         ("stauts", "radrm: unknown command stauts; did you mean status?\n"),
         (
             "sh",
-            "radrm: unknown command sh; to run a program write: radrm submit -- PROGRAM, as: "
+            "radrm: unknown command sh; to submit a program write: "
             "radrm submit -- python train.py\n",
         ),
         ("qqq", "radrm: unknown command qqq; see radrm --help\n"),
