@@ -62,7 +62,7 @@ def look_over(
     asked = job_file.options
     cwd = os.path.join(folder, asked.chdir or "")
     notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where), *_of_options(job_file, cwd)]
-    notes += _of_absent(job_file, cwd)
+    notes += [*_of_absent(job_file, cwd), *_of_targets(asked)]
     later = _later(asked)
     try:
         _check_folder(asked, cwd, where)
@@ -168,6 +168,21 @@ def _is_closed(path: str) -> bool:
     if path.endswith("/") or not os.path.lexists(path):
         path = os.path.dirname(path)
     return os.path.exists(path) and not os.access(path, os.W_OK)
+
+
+def _of_targets(asked: Options) -> list[str]:
+    """Return a note on each program of `--notify` that cannot run now."""
+    if not asked.notify:
+        return []
+    from radrm.jobfile.targets import target_of  # few submissions name targets
+
+    found = (target_of(each) for each in asked.notify)
+    paths = (os.path.expanduser(each.address) for each in found if each.kind == "command")
+    return [
+        f"--notify: {path} {'is not executable' if os.path.exists(path) else 'does not exist'}"
+        for path in paths
+        if not os.access(path, os.X_OK)
+    ]
 
 
 def _missing(folders: Sequence[str]) -> str:

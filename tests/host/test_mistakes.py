@@ -335,3 +335,9 @@ def test_a_folder_in_which_the_user_cannot_write_the_log_is_named(
     elsewhere = options.get("output") in ("plain", "/dev/null")
     assert len(found) == (0 if elsewhere else 1)
     assert all("is not yours to write to" in note for note in found)
+
+
+def test_a_program_of_notices_that_cannot_run_is_named(folder: Path) -> None:
+    targets = [f"{folder}/sub/program:fail", f"{folder}/plain", f"{folder}/none:end", "mail"]
+    found = notes_of(folder, "true", notify=targets)
+    assert [note.split()[1] for note in found] == [f"{folder}/plain", f"{folder}/none"]
