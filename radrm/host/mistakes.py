@@ -14,6 +14,7 @@ import contextlib
 import os
 import re
 import sys
+from itertools import islice
 
 from radrm.errors import CannotRun, NoProgram, UsageError
 from radrm.host.storage.sources import MAX_SCRIPT, read_program, text_of
@@ -23,7 +24,7 @@ from radrm.jobfile.radfile import JobFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from radrm.jobfile.options import Options
 
@@ -35,7 +36,10 @@ _MOST_PATHS = 100
 _WAY_OUT = ", or add --after=JOB if a job makes it"
 """Of a refusal: what is missing now may be there when the job starts."""
 # Compiled where they are used: that takes a submission longer than to look.
-_IMPORTED = r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})"
+_IMPORTED = (
+    r"(?m)^[ \t]*(?:import[ \t]+([\w., \t]{1,500})"
+    r"|from[ \t]+(\w[\w.]{0,100})[ \t]+import[ \t]*\(?([\w, \t]{0,500}))"
+)
 _MOST_IMPORTS = 200
 _CLOSED = "is not yours to write to; name a file in another folder with --output"
 _BY_ID = r"%[jA]"
@@ -227,8 +231,9 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     if "python" not in (job_file.interpreter or ""):
         return []
     folder = os.path.dirname(file)
-    for name in dict.fromkeys(re.findall(_IMPORTED, job_file.script or "")[:_MOST_IMPORTS]):
-        if any(os.path.isfile(os.path.join(folder, each)) for each in _module_files(name)):
+    for name in dict.fromkeys(islice(_imported(job_file.script or ""), _MOST_IMPORTS)):
+        path = os.path.join(folder, *name.split("."))
+        if os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py")):
             return [
                 f"the job runs a copy of the script, so it does not find the module {name} beside "
                 f"it; write: radrm submit -- python {file}"
@@ -264,8 +269,13 @@ def _of_options(job_file: JobFile, cwd: str) -> list[str]:
     return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
 
 
-def _module_files(name: str) -> tuple[str, str]:
-    return f"{name}.py", os.path.join(name, "__init__.py")
+def _imported(text: str) -> Iterator[str]:
+    """Yield what the lines of a Python script import that may be modules, packages first."""
+    for names, package, members in re.findall(_IMPORTED, text):
+        for each in (names or members).split(","):
+            word = (each.split() or [""])[0].strip(".")
+            parts = ".".join(filter(None, (package, word))).split(".")
+            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
 # ------------------------------------------------------------------ sweeps

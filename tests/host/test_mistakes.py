@@ -213,8 +213,18 @@ def test_modules_beside_a_python_script_are_not_found_by_its_copy(
     monkeypatch.chdir(folder)
     first = f"#!{sys.executable}\n"
     assert notes_of_script(folder, f"{first}import os, sys\nimport torch\n") == ()
-    (note,) = notes_of_script(folder, f"{first}import os\nfrom train import main\n")
-    assert "module train" in note and "radrm submit -- python job.rad" in note
+    (folder / "sub" / "part.py").touch()
+    for line, module in (
+        ("from train import main", "train"),
+        ("import os, train as t, sys", "train"),
+        ("def main():\n    from train import main", "train"),
+        ("from sub.part import main", "sub.part"),
+        ("from sub import (other, part)", "sub.part"),
+        ("import sub.part", "sub.part"),
+    ):
+        (note,) = notes_of_script(folder, f"{first}import os\n{line}\n")
+        assert f"module {module} " in note and "radrm submit -- python job.rad" in note
+    assert notes_of_script(folder, f"{first}import sub, os.train\nfrom . import train\n") == ()
 
 
 def test_the_folders_of_logs_of_a_sweep_are_those_of_its_values(folder: Path) -> None:
