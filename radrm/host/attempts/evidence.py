@@ -121,6 +121,8 @@ class Ended(Struct, frozen=True):
     """Path and end of files to which its script sent output."""
     after: tuple[int, ...] = ()
     """How many characters of each tail follow the attempt's own last write."""
+    no_room: bool = False
+    """The disk of a log was full when it had failed."""
 
 
 class Lost(Struct, frozen=True):
@@ -181,6 +183,7 @@ class Evidence:
             itself=self._itself_in(record),
             redirected=_redirected_in(record),
             after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
+            no_room=record.get("no_room") is True,
         )
 
     def lost(self, event: str) -> Lost:

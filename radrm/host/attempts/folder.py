@@ -165,8 +165,8 @@ that does not exist or cannot be run. Who reads the others checks them: `limits`
 a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
 set), `exceeded_mib` (the host memory limit at which the kernel killed processes), `waits_for_all`,
 `left` (what still ran when the main process had ended, for users), `itself_ago_s` (the real seconds
-since the main process ended without a stop), `tasks` (`elastic/exits.py`) and
-`redirected` (`redirected.py`)."""
+since the main process ended without a stop), `tasks` (`elastic/exits.py`), `redirected`
+(`redirected.py`) and `no_room` (`tails.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""
