@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
+from radrm.core.units import gpus_named
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
 from radrm.host.gpus.source import GpuSource, OwnerOf
@@ -66,7 +67,8 @@ class Monitor:
         self._renew = renew
         self._reader = _Reader(self, lambda: source)
         self._given_up: list[_Reader] = []
-        self._logged: str | None = None
+        self._troubles: dict[str, str] = {}
+        """Why a device takes no new job, as the log has said it, by UUID."""
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
 
@@ -114,7 +116,7 @@ class Monitor:
         cause = f"the driver has not answered for {busy_s:.0f} s"
         if not reader.late:
             reader.late = True
-            self.log_error("the driver does not answer")
+            self.log_troubles({d.uuid: "the driver does not answer" for d in self.devices})
         at = self.clock.now()
         errors = tuple(Reading(device=d.uuid, at=at, error=cause) for d in self.devices)
         self.post(ReadingsTaken(at=at, readings=errors))
@@ -145,14 +147,30 @@ class Monitor:
         """Return the number of rounds in this time."""
         return max(1, round(seconds / self._round_s))
 
-    def log_error(self, cause: str | None) -> None:
-        """Log an error once when it begins, and once when it is over."""
-        if cause != self._logged:
-            if cause is not None:
-                log.error("the devices cannot be read: %s", cause)
-            else:
-                log.info("the devices can be read again")
-            self._logged = cause
+    def log_troubles(self, troubles: Mapping[str, str]) -> None:
+        """Log which devices take no new job since now, and which are well again, each once."""
+        new = {uuid: why for uuid, why in troubles.items() if self._troubles.get(uuid) != why}
+        well = [uuid for uuid in self._troubles if uuid not in troubles]
+        self._troubles = dict(troubles)
+        for why in dict.fromkeys(new.values()):
+            named = self._named(uuid for uuid, its in new.items() if its == why)
+            log.error("%s: takes no new job: %s", named, why)
+        if named := self._named(well):
+            log.info("%s: can be used again", named)
+
+    def log_listing(self, devices: Sequence[Device]) -> None:
+        """Log which devices have vanished, and which are new."""
+        before, now = ({d.uuid: d for d in some} for some in (self.devices, devices))
+        for device in (d for uuid, d in before.items() if uuid not in now):
+            log.error("%s has vanished; see what nvidia-smi -L lists", _described(device))
+        for device in (d for uuid, d in now.items() if uuid not in before):
+            log.info("%s is new", _described(device))
+
+    def _named(self, uuids: Iterable[str]) -> str:
+        """Return `GPU 0-3` for those of these devices that are listed; "" for none."""
+        wanted = set(uuids)
+        found = [d.index for d in self.devices if d.uuid in wanted]
+        return gpus_named(found) if found else ""
 
 
 class _Reader:
@@ -220,7 +238,8 @@ class _Reader:
                 Reading(device=device.uuid, at=at, error=cause) for device in monitor.devices
             )
         if not self.over.is_set() and not self.late:
-            monitor.log_error(cause)
+            found = {r.device: r.error or r.fault for r in readings}
+            monitor.log_troubles({uuid: why for uuid, why in found.items() if why is not None})
         self._take_errors(readings if cause is None else ())
         return ReadingsTaken(at=at, readings=readings)
 
@@ -246,8 +265,13 @@ class _Reader:
             return  # the readings report the failure, device by device
         if self.over.is_set() or devices == self._monitor.devices:
             return
+        self._monitor.log_listing(devices)
         self._monitor.devices = devices
         self._monitor.post(DevicesSeen(at=self._monitor.clock.now(), devices=devices))
+
+
+def _described(device: Device) -> str:
+    return f"GPU {device.index} ({device.profile or device.name}, {device.uuid})"
 
 
 def _quietly(source: Any) -> None:
