@@ -16,7 +16,7 @@ from benchmarks.deadlines.methods import (
     PROGRAM,
     Method,
 )
-from benchmarks.deadlines.real import PUBLISHED, Checked
+from benchmarks.deadlines.real import PUBLISHED, SCALE, Checked, Chosen
 from benchmarks.deadlines.server import Served
 from benchmarks.deadlines.sizes import CONTROLLED, LOAD, Sized, saved_on_average
 
@@ -70,12 +70,19 @@ more energy.
 
 _REAL = """## A real daemon
 
-Eight jobs, 1200 s apart, by `planner = "andreas"` on three simulated V100s and a T4 in one server
-(`python -m benchmarks.deadlines --part real`), without run times of other kinds, so on one GPU
-each: energy was predicted to cost {predicted:.3f} EUR and metered as {metered:.3f} EUR,
+Eight of these jobs, 1200 s apart, with `--gpus=1-2` and their due times, by `planner = "andreas"`
+on three simulated V100s and a T4 (`python -m benchmarks.deadlines --part real`). The paper's three
+nodes have one V100, two, and a T4; a daemon has one node. `radrm profile` has measured each program
+on a V100, on two and on a T4. Each cell has (n*, g*) of the first start, and the number of starts:
+plans take moves as free. The clock runs {scale:.0f} times as fast, so a start takes a minute or more
+of it.
+
+Energy was predicted to cost {predicted:.3f} EUR and metered as {metered:.3f} EUR,
 {deviation:.1f} % of the prediction apart (published: {published} %). The same model predicts and
-meters, so this shows only that both add up alike.
-"""
+meters, so this shows only that both add up alike. {late}
+
+| job | due after | predicted | in the daemon | late |
+|---|---|---|---|---|"""
 
 
 def costs_part(found: Found, seeds: int, held: Sequence[Claim]) -> str:
@@ -129,12 +136,22 @@ def server_part(servers: Sequence[Served]) -> str:
 
 def real_part(real: Checked) -> str:
     """Return the run through a real daemon."""
-    return _REAL.format(
+    late = [each for each in real.jobs if each.late_s]
+    head = _REAL.format(
+        scale=SCALE,
         predicted=real.predicted,
         metered=real.metered,
         deviation=real.deviation,
         published=PUBLISHED,
+        late=f"{len(late)} of {len(real.jobs)} jobs ended late (published: none).",
     )
+    return "\n".join([head, *map(_chosen, real.jobs)])
+
+
+def _chosen(each: Chosen) -> str:
+    shown = (f"{first}, {starts}" for first, starts in (each.predicted, each.got))
+    cells = (f"{each.due_s:.0f} s", *shown, f"{each.late_s:.0f} s")
+    return f"| {each.name} | {' | '.join(cells)} |"
 
 
 def _cell(found: Found, scenario: int, load: float, method: Method) -> str:
