@@ -51,10 +51,9 @@ Load {load:g} for both scenarios, one seed: the paper names no load. Beside FIFO
 lot* is the control, on 10 and 20 nodes: those of a job are multiplied by one random number. It
 saves {first_lot} and {second_lot} %, where `andreas` saves {first_few} and {second_few} %.
 
-*call*: processor seconds of a call of the optimizer, the median and the longest (the first imports
-numpy). Published: always below 0.1 s (scenario 1), below 0.01 s on average (scenario 2). Here
-scenario 1's longest call is {longest_s:.3f} s, and scenario 2's calls take {median_s:.3f} s (median
-of 100 nodes).
+*call*: processor seconds of a call of the optimizer, the median and the longest. Published: always
+below 0.1 s (scenario 1), below 0.01 s on average (scenario 2). Here scenario 1's longest call is
+{longest_s:.3f} s, and scenario 2's calls take {median_s:.3f} s (median of 100 nodes).
 
 | scenario | nodes | | energy | total | hours | call |
 |---|---|---|---|---|---|---|"""
@@ -74,8 +73,8 @@ Eight of these jobs, 1200 s apart, with `--gpus=1-2` and their due times, by `pl
 on three simulated V100s and a T4 (`python -m benchmarks.deadlines --part real`). The paper's three
 nodes have one V100, two, and a T4; a daemon has one node. `radrm profile` has measured each program
 on a V100, on two and on a T4. Each cell has (n*, g*) of the first start, and the number of starts:
-plans take moves as free. The clock runs {scale:.0f} times as fast, so a start takes a minute or more
-of it.
+plans take moves as free. The clock runs {scale:.0f} times as fast, so a start takes a minute of it,
+or more.
 
 Energy was predicted to cost {predicted:.3f} EUR and metered as {metered:.3f} EUR,
 {deviation:.1f} % of the prediction apart (published: {published} %). The same model predicts and
