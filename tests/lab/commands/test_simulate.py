@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from radrm.cli.app import make_app
 from radrm.config import Config
 from radrm.core.words import Collocation
-from radrm.errors import BadConfig, BadFile, RadrmError
+from radrm.errors import BadConfig, RadrmError
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.lab.experiments.simulations import runs
