@@ -85,13 +85,13 @@ def test_jax_that_takes_memory_at_its_start_takes_what_is_reserved(
     code = "import os; print(os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION'))"
     words = [f"--env={name}={value}" for name, value in own.items()]
     job = guest.submit("--gpu-memory=4G", *words, "--", sys.executable, "-c", code)
-    ended = guest.wait_state(job, "COMPLETED")
+    guest.wait_state(job, "COMPLETED")
     told = guest.output(job).strip()
     if takes is None:
         assert told == "None"
         return
     total = guest.ask("gpus")[0]["total_mib"]
-    assert 0 < float(told) * total < ended["reserved_mib"] < float(told) * total + 1024
+    assert 3 * 1024 < float(told) * total < 5 * 1024
 
 
 def test_device_indices_for_those_who_cannot_read_uuids(guest: DaemonHome) -> None:
