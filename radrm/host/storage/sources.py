@@ -25,11 +25,10 @@ _ENDINGS = (".py", ".sh", ".yaml", ".yml", ".json", ".toml")
 _OF_NAMES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 _TO_BLANKS = bytes(byte if byte in _OF_NAMES else ord(" ") for byte in range(256))
 _AROUND = "\"'();&|=<>"
-_IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([^\n#;]+))",
-    re.M,
+_IMPORT = (
+    rb"(?m)^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)"
+    rb"|import[ \t]+([^\n#;]+))"
 )
-_MODULE = re.compile(rb"[.\w]+")
 
 
 def sources_of(
@@ -94,6 +93,8 @@ class _Modules:
 
     def _of_module(self, root: str, name: str) -> Iterator[tuple[str, bytes]]:
         """The files of the module `a.b`, as far as they are new: those of its packages, too."""
+        import zlib
+
         own = name.lstrip(".")
         for _ in range(len(name) - len(own) - 1):
             root = os.path.dirname(root)
@@ -106,7 +107,7 @@ class _Modules:
                 if path in self._seen or len(self.found) >= MAX_MODULES or self._room <= 0:
                     continue
                 self._seen.add(path)
-                read = _read(path)
+                read = read_program(path)
                 if read is not None:
                     self._room -= len(read[0])
                     self.found.add(path)
@@ -123,14 +124,16 @@ class _Modules:
 
 def _imported(data: bytes) -> Iterator[str]:
     """The names of modules, as `a.b` or `..a`, that a program's text may import."""
-    for found in _IMPORT.finditer(data):
+    import re  # only programs in Python import
+
+    for found in re.finditer(_IMPORT, data):
         base = os.fsdecode(found[1] or b"")
         if base.strip("."):
             yield base
         between = "." if base.strip(".") else ""
         for part in (found[2] or found[3]).strip(b"()").split(b","):
             words = part.split()
-            if words and _MODULE.fullmatch(words[0]):
+            if words and re.fullmatch(rb"[.\w]+", words[0]):
                 yield base + between + os.fsdecode(words[0])
 
 
