@@ -457,6 +457,7 @@ class Runner:
             end: Fields = {"never_started": wrong, "shell_code": code}
         else:
             end = {"signal": -code} if code < 0 else {"code": code}
+            looks += [tails.look_at_room(logs)] if code else []
             # What an exit code 0 may hide is that GPU memory ran out.
             if code != 0 or self._launch["environment"].get("RADRM_GPUS") != "0":
                 looks = tails.looks_at_tails(begins, logs) + looks
