@@ -126,6 +126,8 @@ VOLATILE_S = 30.0
 
 MOST_UNCLEARED = 32
 """So many records of what has ended wait until there is time to clear."""
+CLEARED_AT_ONCE = 8
+"""Records of one turn of the loop: one takes a millisecond."""
 MOST_REFUSED = 256
 """So many kinds of refused proposals are logged."""
 
@@ -316,14 +318,12 @@ class Decisions:
         return bool(self._ended)
 
     def clear(self, idle: bool = True) -> None:
-        """Remove what attempts and jobs have left whose end is stored; where there is no time, only
-        much of it."""
-        if not idle and len(self._ended) < MOST_UNCLEARED:
-            return
-        ended, self._ended = self._ended, []
-        for record in ended:
-            self._effects.clear(record)
-        if ended:
+        """Remove what attempts and jobs have left whose end is stored: a few at a time; where there
+        is no time, only of too many."""
+        waiting = self._ended
+        count = min(CLEARED_AT_ONCE, len(waiting) if idle else len(waiting) - MOST_UNCLEARED)
+        for _ in range(count):
+            self._effects.clear(waiting.pop(0))
             crossed("ended attempts cleared")
 
     def _save(self, waiting: Unsaved) -> bool:

@@ -267,7 +267,7 @@ class Loop:
         self.parts.attempts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
         self._decisions.launch()
-        self._decisions.clear()
+        self._clear_all()
         self.capping.restore()
         self.parts.attempts.site.elastic.remove_left(self.launcher.live)
         crossed("left folders removed")
@@ -280,9 +280,13 @@ class Loop:
             manager.alive(self._status)
             self._gather()
             self._decisions.clear(idle)
-        self._decisions.clear()
+        self._clear_all()
         self._monitor.stop()
         self._decisions.save_volatile()
+
+    def _clear_all(self) -> None:
+        while self._decisions.uncleared:
+            self._decisions.clear()
 
     def _wait(self) -> bool:
         """Wait until something happens, or the scheduler or a look at the spool is due; False if

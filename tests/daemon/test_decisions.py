@@ -16,7 +16,13 @@ from radrm.core.decision import Decision
 from radrm.core.proposals import Preempt
 from radrm.core.records import Job, Placement, Share
 from radrm.core.words import Collocation, JobState, Resizing
-from radrm.daemon.decisions import MOST_REFUSED, Decisions, Unsaved
+from radrm.daemon.decisions import (
+    CLEARED_AT_ONCE,
+    MOST_REFUSED,
+    MOST_UNCLEARED,
+    Decisions,
+    Unsaved,
+)
 from radrm.daemon.effects import Effects
 from radrm.daemon.launches import cpus_of, memory_of, weight_of
 from radrm.daemon.launching import client_environment
@@ -256,6 +262,18 @@ def test_a_start_that_nothing_follows_is_saved(by: str, monkeypatch: pytest.Monk
     else:
         decisions.save_volatile()
     save.assert_called_once()
+
+
+def test_what_has_ended_is_cleared_a_few_at_a_time() -> None:
+    world, _, _ = launched()
+    decisions = decisions_of(world, Mock())
+    decisions._ended = list(range(MOST_UNCLEARED + 3))
+    left = []
+    for idle in (False, False, True, True):
+        decisions.clear(idle)
+        left.append(len(decisions._ended))
+    few = CLEARED_AT_ONCE
+    assert left == [MOST_UNCLEARED, MOST_UNCLEARED, MOST_UNCLEARED - few, MOST_UNCLEARED - 2 * few]
 
 
 def test_devices_are_read_while_the_end_of_their_job_is_saved() -> None:
