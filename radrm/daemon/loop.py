@@ -27,7 +27,6 @@ import inotify_simple
 
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
-from radrm.core.records import Device
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import Effects, ServerReady
@@ -188,10 +187,6 @@ class Loop:
     def read_soon(self) -> None:
         """Read the devices at once, because something about them has changed."""
         self._monitor.read_soon()
-
-    def devices_seen(self, devices: tuple[Device, ...]) -> None:
-        """Post the devices as they are now to the scheduler."""
-        self.post(ev.DevicesSeen(at=self.clock.now(), devices=devices))
 
     # ------------------------------------------------------------- for requests and intake
 
@@ -355,7 +350,6 @@ class Loop:
         if now.boot_s >= self._count_at and not self.unsaved:
             self._count_at = now.boot_s + self.parts.attempts.count_every_s
             self.process(self._attempts.used())
-        self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])

@@ -49,7 +49,7 @@ def _files(words: Iterable[str], folder: str) -> Iterator[tuple[str, bytes, int]
         if name.startswith("-"):
             name = name.partition("=")[2].strip(_AROUND)
         if name.endswith(_ENDINGS) and len(name) < 1000 and name not in found:
-            seen = _read(os.path.join(folder, name))
+            seen = read_program(os.path.join(folder, name))
             if seen is not None:
                 found.add(name)
                 yield name, *seen
@@ -66,8 +66,8 @@ def _checksum(data: bytes, size: int, environment: Mapping[str, str]) -> str:
     return f"{size} {zlib.crc32(os.fsencode(said), zlib.crc32(data)):08x}"
 
 
-def _read(path: str) -> tuple[bytes, int] | None:
-    """Return the content of a file and its size; None if it cannot be read."""
+def read_program(path: str) -> tuple[bytes, int] | None:
+    """Return the first MiB of a file and its size; None if it cannot be read."""
     try:
         # Never waiting for a FIFO, nor reading a device.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

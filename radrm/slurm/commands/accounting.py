@@ -25,57 +25,16 @@ if TYPE_CHECKING:
 
     from radrm.slurm.commands.shown import Job
 
-_NOT_MEASURED = [
-    "AveCPU",
-    "AveRSS",
-    "AveVMSize",
-    "MaxRSS",
-    "MaxVMSize",
-    "TotalCPU",
-    "UserCPU",
-    "SystemCPU",
-    "CPUTime",
-    "CPUTimeRAW",
-    "Account",
-    "QOS",
-    "WCKey",
-    "Associd",
-    "UID",
-    "GID",
-    "Group",
-    "Cluster",
-    "Comment",
-    "AdminComment",
-    "SystemComment",
-    "MaxDiskRead",
-    "MaxDiskWrite",
-    "AveDiskRead",
-    "AveDiskWrite",
-    "ConsumedEnergy",
-    "ConsumedEnergyRaw",
-    "Layout",
-    "MinCPU",
-    "NTasks",
-    "Planned",
-    "Reservation",
-    "Suspended",
-    "TRESUsageInAve",
-    "TRESUsageInMax",
-    "TRESUsageInTot",
-    "WorkDir",
-    "SubmitLine",
-    "Flags",
-    "Constraints",
-    "Container",
-    "Eligible",
-    "Extra",
-    "FailedNode",
-    "McsLabel",
-    "Licenses",
-    "BlockID",
-    "DBIndex",
-    "Reserved",
-]
+_NOT_MEASURED = (
+    *("AveCPU", "AveRSS", "AveVMSize", "MaxRSS", "MaxVMSize", "TotalCPU", "UserCPU"),
+    *("SystemCPU", "CPUTime", "CPUTimeRAW", "Account", "QOS", "WCKey", "Associd", "UID", "GID"),
+    *("Group", "Cluster", "Comment", "AdminComment", "SystemComment", "MaxDiskRead"),
+    *("MaxDiskWrite", "AveDiskRead", "AveDiskWrite", "ConsumedEnergy", "ConsumedEnergyRaw"),
+    *("Layout", "MinCPU", "NTasks", "Planned", "Reservation", "Suspended", "TRESUsageInAve"),
+    *("TRESUsageInMax", "TRESUsageInTot", "WorkDir", "SubmitLine", "Flags", "Constraints"),
+    *("Container", "Eligible", "Extra", "FailedNode", "McsLabel", "Licenses", "BlockID"),
+    *("DBIndex", "Reserved"),
+)
 
 
 def _seconds(job: Job) -> str:
@@ -139,7 +98,7 @@ _TAKEN = frozenset(
     {*_SHORT.values(), *_FLAGS, "job", "name", "delimiter", "uid", "fields", "federation", "local"}
 )
 _REFUSED = frozenset({"gid", "timelimit-min", "nodelist", "uid"})
-_CLOCK = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%m/%d/%y", "%m/%d")
+_CLOCK = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%m/%d/%y")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -210,11 +169,10 @@ def _moment(text: str, now_s: float) -> float:
     today = time.localtime(now_s)
     if text in ("today", "midnight"):
         return time.mktime((*today[:3], 0, 0, 0, 0, 0, -1))
-    for pattern in _CLOCK:
+    of_this_year = (f"{text} {today[0]}", "%m/%d %Y")  # without a year, 29 February is no date
+    for whole, pattern in (*((text, each) for each in _CLOCK), of_this_year):
         try:
-            found = time.strptime(text, pattern)
-            year = today[0] if found[0] == 1900 else found[0]
-            return time.mktime((year, *found[1:6], 0, 0, -1))
+            return time.mktime((*time.strptime(whole, pattern)[:6], 0, 0, -1))
         except (ValueError, OverflowError):
             continue
     raise UsageError(f"sacct: {shown(text)} is no time, as 2026-11-29, or now-1days")
