@@ -105,7 +105,7 @@ class DeviceSnapshot(Struct, frozen=True):
         """Why jobs on it may hang or fail: it is gone, unread or faulty; None if it is well."""
         if self.vanished:
             return "it has vanished"
-        return self.reading and (self.reading.error or self.reading.fault)
+        return None if self.reading is None else self.reading.error or self.reading.fault
 
     def unreadable(self, now_s: float) -> str | None:
         """Return why the last reading is not usable at this time; None if it is."""
