@@ -276,9 +276,12 @@ class Ends:
     def _hint(self, attempt: Attempt, found: Ended) -> str | None:
         """Return what its user can change, if its last words tell."""
         told = next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
+        if told is None and found.no_room and not found.exit.ok:
+            return _NO_ROOM
         return told or hidden(found.exit, found.tails, found.redirected)
 
 
+_NO_ROOM = "the disk of its log is full; free some space there, and requeue it"
 _SHARED = (
     "other jobs write to the same log, so radrm cannot tell whether this one ran out of GPU "
     "memory; give each job its own log, as with --output=%x.%j.out"

@@ -1,10 +1,10 @@
 """Read the devices in a thread, regularly and on request, and watch that thread.
 
-Theory of operation. The reading thread may hang in the driver, or die. The watcher then posts
-error readings within 5 s, so that the devices take no new job. The result of a late call is out
-of date and is dropped. A thread that does not return is given up: another thread starts with a
-source of its own, which takes over what the old source knew. The loop's thread restarts a dead
-watcher. Nothing here is stored; a restart lists and reads all devices again.
+Theory of operation. The reading thread may hang in the driver. The watcher then posts error
+readings within 5 s, so that the devices take no new job. The result of a late call is out of date
+and is dropped. A thread that does not return is given up: another thread starts with a source of
+its own, which takes over what the old source knew. No error ends one of these threads. Nothing here
+is stored; a restart lists and reads all devices again.
 """
 
 from __future__ import annotations
@@ -69,13 +69,11 @@ class Monitor:
         self._given_up: list[_Reader] = []
         self._troubles: dict[str, str] = {}
         """Why a device takes no new job, as the log has said it, by UUID."""
-        self._begun = False
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
 
     def start(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
-        self._begun = True
         self._reader.thread.start()
         self._watcher.start()
 
@@ -90,19 +88,12 @@ class Monitor:
             source.acknowledge(uuid)
             self.read_soon()
 
-    def ensure_alive(self) -> None:
-        """Start the watching thread again if it has died."""
-        if self._begun and not self._stopping.is_set() and not self._watcher.is_alive():
-            log.error("the thread that watches the readings has died and is started again")
-            self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
-            self._watcher.start()
-
     def stop(self) -> None:
         """End the threads and close the source. A thread that hangs ends with the process."""
         self._stopping.set()
         self._reader.over.set()
         self.wanted.set()
-        if self._begun:
+        if self._reader.thread.is_alive():
             self._reader.thread.join(STOP_LIMIT_S)
         self._close(self._reader).join(STOP_LIMIT_S)
 
@@ -110,15 +101,14 @@ class Monitor:
 
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
-            self.look(time.monotonic())
+            try:
+                self.look(time.monotonic())
+            except Exception:
+                log.exception("the reading thread cannot be looked at")
 
     def look(self, now_s: float) -> None:
         """Check the reading thread; `now_s` is real time on the monotonic clock."""
         reader = self._reader
-        if not reader.thread.is_alive():
-            log.error("the reading thread has died and is started again")
-            self._replace(reader.open_again)
-            return
         since_s = reader.busy_since_s
         busy_s = now_s - since_s if since_s is not None else 0.0
         if busy_s < HANG_S:
@@ -133,18 +123,15 @@ class Monitor:
         self._given_up = [other for other in self._given_up if other.thread.is_alive()]
         if busy_s >= GIVE_UP_S and self._renew and len(self._given_up) < MOST_GIVEN_UP:
             log.error("the driver has not answered for %.0f s; asking anew", busy_s)
-            self._given_up.append(reader)
-            self._close(reader)
-            self._replace(self._renew, reader)
+            self._give_up(reader, self._renew)
 
-    def _replace(
-        self, open_source: Callable[[], GpuSource], given_up: _Reader | None = None
-    ) -> None:
-        """Start another thread; its source takes over what that of `given_up` knew."""
-        self._reader.over.set()
-        self._reader = _Reader(self, open_source, first=False)
-        if given_up is not None:
-            self._reader.before = given_up.source or given_up.before
+    def _give_up(self, reader: _Reader, renew: Callable[[], GpuSource]) -> None:
+        """Start another thread; its source takes over what that of `reader` knew."""
+        self._given_up.append(reader)
+        self._close(reader)
+        reader.over.set()
+        self._reader = _Reader(self, renew, first=False)
+        self._reader.before = reader.source or reader.before
         self._reader.thread.start()
 
     def _close(self, reader: _Reader) -> threading.Thread:
@@ -205,10 +192,6 @@ class _Reader:
         self.busy_since_s: float | None = None
         """When the current call of the source began (real, monotonic); None between calls."""
         self.thread = threading.Thread(target=self._run, name="monitor", daemon=True)
-
-    def open_again(self) -> GpuSource:
-        """The source of this reader, for the reader that replaces it."""
-        return self.source if self.source is not None else self._opened()
 
     def _opened(self) -> GpuSource:
         source = self._open()

@@ -86,6 +86,29 @@ def test_what_a_job_is_told(guest: DaemonHome) -> None:
     assert told["A"] == "b"
 
 
+@pytest.mark.parametrize(
+    ("own", "takes"),
+    [
+        ({}, None),
+        ({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "what is reserved"),
+        ({"XLA_PYTHON_CLIENT_PREALLOCATE": "1", "XLA_CLIENT_MEM_FRACTION": ".3"}, None),
+    ],
+)
+def test_jax_that_takes_memory_at_its_start_takes_what_is_reserved(
+    guest: DaemonHome, own: dict[str, str], takes: str | None
+) -> None:
+    code = "import os; print(os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION'))"
+    words = [f"--env={name}={value}" for name, value in own.items()]
+    job = guest.submit("--gpu-memory=4G", *words, "--", sys.executable, "-c", code)
+    guest.wait_state(job, "COMPLETED")
+    told = guest.output(job).strip()
+    if takes is None:
+        assert told == "None"
+        return
+    total = guest.ask("gpus")[0]["total_mib"]
+    assert 3 * 1024 < float(told) * total < 5 * 1024
+
+
 def test_device_indices_for_those_who_cannot_read_uuids(guest: DaemonHome) -> None:
     code = "import os; print([int(gpu) for gpu in os.environ['CUDA_VISIBLE_DEVICES'].split(',')])"
     failed = guest.submit("--", sys.executable, "-c", code)

@@ -122,6 +122,8 @@ class Ended(Struct, frozen=True):
     """Path and end of files to which its script sent output."""
     after: tuple[int, ...] = ()
     """How many characters of each tail follow the attempt's own last write."""
+    no_room: bool = False
+    """The disk of a log was full when it had failed."""
     try_later: bool = False
     """It never started, for files of its user cannot be reached now."""
 
@@ -185,6 +187,7 @@ class Evidence:
             redirected=_redirected_in(record),
             try_later=record.get("shell_code") == TRY_LATER,
             after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
+            no_room=record.get("no_room") is True,
         )
 
     def lost(self, event: str) -> Lost:

@@ -51,7 +51,7 @@ class Server(DaemonHome):
 
     def control(self, uuid: str) -> Control:
         pipes = str(self.folder / "home" / "run" / "mps" / uuid[4:12])
-        return Control(pipes, f"{pipes}.log", [uuid])
+        return Control(pipes, f"{pipes}.log", uuid)
 
     def wrong(self, **how: Any) -> None:
         beside = self.folder / "mps-state.new"
@@ -108,7 +108,7 @@ def server(nvml_driver: Nvml) -> Iterator[Server]:
             made.close()
         finally:
             for file in made.folder.glob(f"home/run/mps/*/{PID_FILE}"):
-                who = Control(str(file.parent), "", []).process()
+                who = Control(str(file.parent), "").process()
                 if who is not None:
                     os.kill(who.pid, signal.SIGKILL)
 

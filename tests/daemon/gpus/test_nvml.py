@@ -8,7 +8,6 @@ test_dgx.py; a driver that hangs: test_readings.py.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -97,21 +96,6 @@ def test_jobs_share_where_only_utilization_is_read(server: DaemonHome) -> None:
     jobs = [hold(server, 8000) for _ in range(3)]
     wait_until(lambda: all(server.job(j)["state"] == "RUNNING" for j in jobs))
     let_go(server)
-
-
-def test_an_old_driver_will_do(
-    server: DaemonHome, nvml_driver: Nvml, old_nvml_library: Path
-) -> None:
-    server.environment["LD_LIBRARY_PATH"] = str(old_nvml_library.parent)
-    nvml_driver.set(FIRST, memory_reserved_mib=200)
-    nvml_driver.gone(SECOND)
-    server.start()
-    (only,) = server.ask("gpus")
-    assert only["free_mib"] == 40960 - 200, "the reserve counts as used"
-    job = hold(server, 8000)
-    wait_until(lambda: server.job(job)["peak_mib"])
-    let_go(server)
-    assert server.wait_end(job)["peak_mib"] == 8000
 
 
 # ------------------------------------------------------------------ trouble
