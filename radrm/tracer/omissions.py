@@ -1,4 +1,4 @@
-"""What a trace leaves out: compilation, checkpoints on disk, loggers, CUDA graphs.
+"""What a trace leaves out: compilation, checkpoints on disk, loggers.
 
 None of them changes what a training step keeps on the GPU, except compilation, which mostly
 needs less. The noun for each is shown to the user.
@@ -26,7 +26,6 @@ _WRITERS = {
 def begin(script: Any) -> None:
     _compilation(script)
     _Checkpoints(script).begin()
-    _graphs(script)
     _profiling()
     script.imports.after("safetensors.torch", lambda found: _unwritten(script, found))
     # A check of values that are made up would refuse them.
@@ -117,47 +116,6 @@ def _quiet(script: Any, module: Any, name: str) -> None:
 def _unwritten(script: Any, module: Any) -> None:
     for name in ("save_file", "save_model"):
         setattr(module, name, lambda *_, **__: script.skip("checkpoints"))
-
-
-def _graphs(script: Any) -> None:
-    """Run what a CUDA graph would record once. Its replays do nothing."""
-
-    class Graph:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            script.skip("CUDA graphs")
-
-        def capture_begin(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def capture_end(self) -> None:
-            pass
-
-        def replay(self) -> None:
-            script.steps.replayed()
-
-        def reset(self) -> None:
-            pass
-
-        def pool(self) -> tuple[int, int]:
-            return (0, 0)
-
-    class Capture:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *_: Any) -> None:
-            pass
-
-    def callables(functions: Any, *_: Any, **__: Any) -> Any:
-        script.skip("CUDA graphs")
-        return functions
-
-    cuda: Any = torch.cuda
-    cuda.CUDAGraph, cuda.graph, cuda.make_graphed_callables = Graph, Capture, callables
-    cuda.graph_pool_handle = lambda: (0, 0)
 
 
 def _profiling() -> None:

@@ -46,6 +46,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "indexed": (2, {}),
     "inference_mode": (2, {}),
     "generated": (2, {}),
+    "checkpointed": (2, {"steps": [3]}),
     "new_tensors": (2, {}),
     "policy": (2, {}),
     "moved_by_threads": (2, {}),
@@ -64,6 +65,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "by_hand": (3, {"steps": [], "reason": "backward passes"}),
     "amp": (2.5, {"precision": "amp"}),
     "accumulation": (4, {"steps": [1], "reason": "backward passes", "optimizer_bytes": WEIGHTS}),
+    "curved": (13, {"optimizer": "lbfgs"}),
     "growing": (3, {"steps": [4]}),
     # weights and the batch, its first activation and two gradients
     "sentences": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
@@ -86,6 +88,7 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "branch_on_a_guess": ("branch on a value computed on the GPU", True),
     "branch_on_an_item": ("branch on a value computed on the GPU", True),
     "branch_on_a_float": ("branch on a value computed on the GPU", True),
+    "graphed": ("CUDA graphs", True),
     "sharded": ("FSDP", True),
     "spread": ("several GPUs in one process", True),
     "endless": ("made 1 of 2 steps", False),
