@@ -46,8 +46,8 @@ class Imports:
 
     def defer(self, name: str, alone: tuple[str, ...], known: dict[str, Any]) -> None:
         """Run the package `name` only when something of it is used: an attribute but `known` ones,
-        or a submodule but those of `alone`, which can be imported by themselves. No effect if it
-        has run."""
+        or a submodule but those of `alone`. These are imported now. No effect if it has run, or if
+        they cannot be imported by themselves."""
         parent, _, last = name.rpartition(".")
         if name in sys.modules or parent not in sys.modules:
             return
@@ -62,6 +62,13 @@ class Imports:
         module.__dict__.update(known)
         sys.modules[name] = module
         setattr(sys.modules[parent], last, module)
+        try:
+            for each in alone:
+                importlib.import_module(f"{name}.{each}")
+        except Exception:  # another version of it: what it has imported so far may be half of it
+            for each in [each for each in sys.modules if f"{each}.".startswith(f"{name}.")]:
+                del sys.modules[each]
+            delattr(sys.modules[parent], last)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         package, _, last = name.rpartition(".")
@@ -69,7 +76,7 @@ class Imports:
         if type(parent) is _Deferred and last not in parent.alone:
             parent.run()
             if name in sys.modules:  # the package has imported it itself
-                return importlib.machinery.ModuleSpec(name, _Imported(sys.modules[name]))
+                return _Imported(sys.modules[name]).spec
         if name not in self._hooks or name in self._searching:
             return None
         self._searching.add(name)
@@ -124,16 +131,17 @@ class _Deferred(types.ModuleType):
 
 
 class _Imported:
-    """The loader of a module that is there already."""
+    """The loader of a module that is there already. Python takes the module's own `spec`."""
 
     def __init__(self, module: Any) -> None:
-        self._module, self._spec = module, module.__spec__
+        self._module, self._own = module, module.__spec__
+        self.spec = module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, self)
 
     def create_module(self, spec: Any) -> Any:
         return self._module
 
     def exec_module(self, module: Any) -> None:
-        module.__spec__ = self._spec
+        module.__spec__ = self._own
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from devices import CUDA
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
 
 _torch: Any = torch
@@ -28,6 +29,7 @@ def begin(script: Any) -> None:
     _Checkpoints(script).begin()
     _profiling()
     script.imports.after("safetensors.torch", lambda found: _unwritten(script, found))
+    script.imports.after("torchvision.ops.boxes", lambda found: _boxes(script, found))
     # A check of values that are made up would refuse them.
     script.imports.after(
         "torch.distributions.distribution",
@@ -35,6 +37,19 @@ def begin(script: Any) -> None:
     )
     for module, name in _WRITERS.items():
         script.imports.after(module, lambda found, name=name: _quiet(script, found, name))
+
+
+def _boxes(script: Any, module: Any) -> None:
+    """Let a choice of boxes keep all of them, the most that it can."""
+    real = module.nms
+
+    def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
+        if not isinstance(boxes, FakeTensor):
+            return real(boxes, scores, iou_threshold)
+        script.watch.guesses.add("how many boxes are kept")
+        return torch.empty_like(scores, dtype=torch.long)
+
+    module.nms = nms
 
 
 def _compilation(script: Any) -> None:
