@@ -387,7 +387,7 @@ def _device_variables(
         "RADRM_CPU_LIST": "" if bound is None else listed(bound),
     }
     if access is not None:
-        found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
+        found |= client_environment(access, len(uuids), cap_mib, placement.sm_fraction)
     elif site.mps is not None and devices and site.mps.empty_pipes is not None:
         found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return found
@@ -403,7 +403,7 @@ def _by_index(devices: Sequence[Device], access: Access | None, isolated: bool) 
     counted = sorted({device.index for device in devices})
     numbers = {d.uuid: counted.index(d.index) if isolated else d.index for d in devices}
     if access is not None:
-        numbers |= access.ordinals
+        numbers = {device.uuid: place for place, device in enumerate(devices)}
     return [d.uuid if d.kind is DeviceKind.MIG else str(numbers[d.uuid]) for d in devices]
 
 
@@ -418,7 +418,7 @@ def _folder_of_programs() -> str:
 
 
 def client_environment(
-    access: Access, uuids: Sequence[str], cap_mib: int | None, sm_fraction: float | None = None
+    access: Access, gpus: int, cap_mib: int | None, sm_fraction: float | None = None
 ) -> dict[str, str]:
     """The variables that make processes MPS clients. The cap is per process and device.
 
@@ -433,7 +433,7 @@ def client_environment(
     if percentages:
         environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(percentages))
     if cap_mib is not None:
-        limits = [f"{access.ordinals[uuid]}={cap_mib}M" for uuid in uuids]
+        limits = [f"{number}={cap_mib}M" for number in range(gpus)]
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return environment
 

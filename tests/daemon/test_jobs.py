@@ -23,6 +23,21 @@ def simjob(memory: str, smact: float, seconds: float, *more: str) -> list[str]:
     return ["--", *words, "--seconds", str(seconds), *more]
 
 
+def test_a_job_waits_for_a_home_that_is_not_mounted(home: DaemonHome) -> None:
+    users, away = home.work / "ada", home.work / "away"
+    users.mkdir()
+    home.start()
+    job = home.submit("--hold", "--chdir", str(users), f"--env=HOME={users}", "--", "touch", "ran")
+    users.rename(away)
+    home.radrm("release", str(job))
+    wait_until(lambda: "is mounted" in (home.job(job)["reason"] or ""))
+    assert home.job(job)["state"] == "PENDING"
+    away.rename(users)
+    home.radrm("release", str(job))
+    assert home.wait_end(job)["state"] == "COMPLETED"
+    assert (users / "ran").exists()
+
+
 def test_a_job_runs_and_leaves_its_output(guest: DaemonHome) -> None:
     job = guest.submit("--", sys.executable, "-c", "print('hello'); import sys; sys.exit(7)")
     done = guest.wait_end(job)
