@@ -100,8 +100,12 @@ def _refuse(script: Any, module: Any, functions: dict[str, str]) -> None:
     for path, name in functions.items():
         holder, _, last = path.rpartition(".")
         owner = getattr(module, holder, None) if holder else module
-        if owner is not None and hasattr(owner, last):
-            setattr(owner, last, _refused(script, name))
+        there = getattr(owner, last, None)
+        refused = _refused(script, name)
+        if isinstance(there, type):  # it stays a class, for annotations
+            setattr(owner, last, type(last, (), {"__init__": refused}))
+        elif there is not None:
+            setattr(owner, last, refused)
 
 
 def _refused(script: Any, name: str) -> Any:

@@ -591,6 +591,7 @@ def curved() -> None:
 
 
 def graphed() -> None:
+    assert isinstance(torch.cuda.CUDAGraph, type), "it can be in annotations"
     model = net().cuda()
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
