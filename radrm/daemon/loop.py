@@ -334,14 +334,16 @@ class Loop:
         if self._reload and not self.unsaved:
             self._reload = False
             self._start_anew()
+        # Before the requests: the client of a new envelope asks for its id while it is stored, and
+        # is answered before the job is launched.
+        if arrived or self.clock.now().boot_s >= self._rescan_at:
+            self.scan()
         # Drain only what is queued now, so that a busy client cannot starve events.
         for news in self._inbox.queued():
             self._take(news)
         self._turns.run()
         self._decisions.launch()
         now = self.clock.now()
-        if arrived or now.boot_s >= self._rescan_at:
-            self.scan()
         node = self.parts.attempts.node.changed() if not self.unsaved else None
         if node is not None:
             self.process([ev.NodesSeen(at=now, nodes=(node,))])

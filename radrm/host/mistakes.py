@@ -10,15 +10,14 @@ almost nothing.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
 
 from radrm.errors import CannotRun, NoProgram, UsageError
 from radrm.host.storage.sources import MAX_SCRIPT, text_of
 from radrm.jobfile.languages import run_by
 from radrm.jobfile.radfile import JobFile
+from radrm.jobfile.relations import is_param_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +31,10 @@ _MOST_PATHS = 100
 """Different paths of the logs of one sweep that are looked at."""
 _WAY_OUT = ", or add --after=JOB if a job makes it"
 """Of a refusal: what is missing now may be there when the job starts."""
-# Compiled where they are used: that takes a submission longer than to look.
+# `re` is imported where one of these is used: that takes a submission longer than to look.
 _IMPORTED = r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})"
 _MOST_IMPORTS = 200
-_BY_ID = r"%[jA]"
-_UNFILLED = r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}"
+_BY_ID = ("%j", "%A")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
 _SPLIT = r"(?:-S|--split-string[= ])\s*(.*)"
 _OF_A_SHELL_LINE = r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*="
@@ -141,7 +139,7 @@ def _of_logs(
                 f"--{option}={os.path.join(path, '%j.out')}"
             )
         above = paths(os.path.dirname(path))
-        if any(re.search(_BY_ID, own.replace("%%", "")) for own in above):
+        if any(pattern in own.replace("%%", "") for own in above for pattern in _BY_ID):
             step = "make one folder, and put the id into the name of the file"
             cause = "is named by the job's id, so nobody can make it"
             notes.setdefault(f"{above[0]}, {cause}; {step}", option)
@@ -179,11 +177,14 @@ def _known(path: str, job_file: JobFile) -> str:
     if "%x" not in path and "%u" not in path:
         return path
     import pwd  # few paths name users
+    import re
 
     name = job_file.name  # of a sweep, it may have values
     values = {} if "{" in name else {"%x": name.replace("%", "%%")}
-    with contextlib.suppress(KeyError):
+    try:
         values["%u"] = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        pass  # the user is not known here
     return re.sub(r"%.", lambda found: values.get(found[0], found[0]), path)
 
 
@@ -195,6 +196,8 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     copy that the job runs."""
     if "python" not in (job_file.interpreter or ""):
         return []
+    import re
+
     folder = os.path.dirname(file)
     for name in dict.fromkeys(re.findall(_IMPORTED, job_file.script or "")[:_MOST_IMPORTS]):
         if any(os.path.isfile(os.path.join(folder, each)) for each in _module_files(name)):
@@ -237,7 +240,7 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     elif job_file.options.interactive and "--" in words:
         words = words[words.index("--") + 1 :]  # the command that `radrm run` runs
     program = words[0] if words else ""
-    unfilled = re.search(_UNFILLED, program) if not is_script else None
+    unfilled = _unfilled(program) if not is_script else None
     if not program or (unfilled and _is_sweep(job_file)):
         return
     what = f"{where}: cannot run {_shown(program)}"
@@ -251,7 +254,7 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     step = "correct the first line" if is_script else "correct its name"
     if not any(map(os.path.exists, found)):
         if unfilled:
-            step = f"{unfilled[0]} gets its values from --param={unfilled[1]}=VALUE,VALUE"
+            step = f"{{{unfilled}}} gets its values from --param={unfilled}=VALUE,VALUE"
         elif is_script and " " in program:
             step = f"write #!/usr/bin/env -S {program}"
         elif "/" not in program and not is_script and os.path.isfile(os.path.join(cwd, program)):
@@ -267,6 +270,12 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     raise CannotRun(f"{what}: {cause}{f'; {step}' if is_folder else ''}")
 
 
+def _unfilled(program: str) -> str | None:
+    """Return the name of the first `{NAME}` in a program's name."""
+    parts = (part.partition("}") for part in program.split("{")[1:])
+    return next((name for name, closed, _ in parts if closed and is_param_name(name)), None)
+
+
 def _as_command(program: str) -> str:
     """Return how to run a file, as `python ./train.py`."""
     return _shown(" ".join(filter(None, (run_by(program), program))))
@@ -274,6 +283,8 @@ def _as_command(program: str) -> str:
 
 def _meant(words: Sequence[str]) -> str | None:
     """Return the cause and the next step for a command that only a shell understands."""
+    import re  # only a mistake needs it
+
     program = words[0]
     if found := re.match(_VARIABLE, program):
         return f"it sets a variable; use --env={found[0]}VALUE before --"
@@ -293,9 +304,13 @@ def _behind_env(words: Sequence[str]) -> Sequence[str]:
     """
     if len(words) != 2 or words[0].rpartition("/")[2] != _ENV or not os.access(words[0], os.X_OK):
         return words
+    if not words[1].startswith("-"):  # the kernel gives `env` the rest of the line as one argument
+        return words if "=" in words[1] else words[1:]
+    import re
+
     split = re.match(_SPLIT, words[1])
-    if split is None:  # the kernel gives `env` the rest of the line as one argument
-        return words if words[1].startswith("-") or "=" in words[1] else words[1:]
+    if split is None:
+        return words
     if re.search(r"[\\$'\"#]", split[1]):
         return words
     rest = split[1].split()

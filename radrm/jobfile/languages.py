@@ -7,9 +7,6 @@ All else without `#!` is a shell script.
 
 from __future__ import annotations
 
-import re
-import shlex
-
 from radrm.errors import BadFile, plain
 
 _RUN_BY = {
@@ -83,11 +80,15 @@ def _ending(name: str) -> str:
 
 
 def _line(words: list[str]) -> str:
+    import shlex  # only a refusal needs it
+
     return plain(f"radrm submit -- {shlex.join(words)}")
 
 
 def _by_its_text(data: bytes, start: bytes) -> str | None:
     """Return what runs a text, by its first line that is no comment; None for a shell."""
+    import re  # only a file without #! is looked at
+
     if re.match(_NOTEBOOK, data):
         return "jupyter execute"
     for line in start.decode("utf-8", "replace").split("\n", _MOST_LINES)[:_MOST_LINES]:
