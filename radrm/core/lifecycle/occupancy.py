@@ -48,7 +48,7 @@ def occupy(
             )
         )
         ledger = state.ledgers[uuid]
-        if job.id not in ledger.holdings:
+        if job.id not in ledger.occupants:
             ledger.admit(job, attempt, now.boot_s, now.boot_s)
 
 
@@ -78,7 +78,7 @@ def release_devices(
         if found is not None:
             usage.append(found)
         state.unreserve((owner_of(job_id), ReservationKind.RUNNING, uuid))
-        if ledger is not None and ledger.vanished and not ledger.holdings:
+        if ledger is not None and ledger.vanished and not ledger.occupants:
             state.forget_device(uuid)
     if devices:
         state.act(TakeReadings(devices=tuple(devices)))

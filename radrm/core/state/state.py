@@ -345,7 +345,7 @@ class State:
             ledger.see(device)
             self.absent.pop(uuid, None)
         for uuid in [u for u in self.ledgers if u not in listed]:
-            if self.ledgers[uuid].holdings:
+            if self.ledgers[uuid].occupants:
                 self.ledgers[uuid].vanish()
             else:
                 self.forget_device(uuid)
