@@ -40,8 +40,6 @@ class Devices(Struct, frozen=True):
     """Seconds between two rounds of readings, as configured."""
     is_simulated: bool
     isolation: Isolation
-    renew: Callable[[], GpuSource] | None = None
-    """Opens a new source, for when a call of `source` never returns."""
     caps: MemoryCaps | None = None
 
     @property
@@ -51,9 +49,7 @@ class Devices(Struct, frozen=True):
 
     def monitor(self, owner_of: OwnerOf, post: Callable[[Event], None]) -> Monitor:
         """Return what reads them in a thread."""
-        return Monitor(
-            *(self.source, self.clock, owner_of, post, self.interval_s, self.renew, self.asked_s)
-        )
+        return Monitor(self.source, self.clock, owner_of, post, self.interval_s, self.asked_s)
 
     def begin(self, read_soon: Callable[[], None], owner_of: OwnerOf, grace_s: float) -> None:
         """Start MPS, whose control daemons ask for a reading when something changes."""
@@ -105,6 +101,5 @@ def find_devices(
         asked_s=config.readings.interval_s,
         is_simulated=False,
         isolation=find_isolation(config.gpus.isolate, uid),
-        renew=lambda: open_served(config).then(mps, caps),
         caps=caps,
     )

@@ -6,9 +6,8 @@ memory caps. `readings.Readings` is the row. No stage knows another one, and non
 about a reading.
 
 One thread reads the devices and calls the sources, stages and feeds. A call may hang in the driver
-for ever. Then a watcher gives up that thread and opens a new source, which takes over what the old
-one knew. So `acknowledge`, `take_over` and `close` must not wait for a call that hangs. Nothing
-here is stored: a restart knows only what the driver still reports.
+for ever. So `acknowledge` and `close` must not wait for a call that hangs. Nothing here is stored:
+a restart knows only what the driver still reports.
 """
 
 from __future__ import annotations
@@ -61,14 +60,6 @@ class GpuSource(Protocol):
         """
         return
 
-    def take_over(self, other: GpuSource) -> None:
-        """Copy what `other` has learned, such as reported faults; this source replaces it.
-
-        Sources of another kind are ignored. `other` may hang in a call, so only its stored
-        values are read.
-        """
-        return
-
     def close(self) -> None:
         """Release the driver. Returns at once."""
         ...
@@ -92,10 +83,6 @@ class Stage:
     def read(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         """Return the readings of one round, in the same order."""
         return readings
-
-    def take_over(self, other: Stage) -> None:
-        """Copy what `other` has learned; this stage replaces it. Others are ignored."""
-        return
 
     def close(self) -> None:
         """Release what belongs to this row of stages. Returns at once."""

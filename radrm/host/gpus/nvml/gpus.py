@@ -250,8 +250,7 @@ def _is_mps_server(pid: int) -> bool:
 # The GPU source over the NVIDIA driver.
 #
 # Theory of operation. One thread lists and reads. Any thread may call `acknowledge` (it appends to
-# a list, which the next reading empties), `take_over` and `close`. A new source takes over the
-# Xids and learned memory of one whose thread hangs. An error of one device drops its handle and
+# a list, which the next reading empties) and `close`. An error of one device drops its handle and
 # makes the next `devices` reconnect; an error of the library itself reconnects at the next call. A
 # restart knows no earlier Xids; all else is read again.
 
@@ -368,11 +367,6 @@ class NvmlGpus(GpuSource):
         with self.library.inside():
             self.library.connect()
             return self._listing.place(uuid)
-
-    def take_over(self, other: GpuSource) -> None:
-        if isinstance(other, NvmlGpus):
-            self._xids.take_over(other._xids)
-            self._condition.take_over(other._condition)
 
     def acknowledge(self, uuid: str) -> None:
         """Make the next reading forget the Xids of this device's GPU, and accept its fabric.
