@@ -14,7 +14,7 @@ from radrm.errors import DeviceError, UsageError
 from radrm.host.clock import Clock
 from radrm.host.gpus.memory_caps import MemoryCaps, nvml_caps, why_never
 from radrm.host.gpus.readings import Readings, open_served, served
-from radrm.host.gpus.source import GpuSource, OwnerOf
+from radrm.host.gpus.source import OwnerOf
 from radrm.host.isolation import Isolation
 from radrm.host.isolation import find as find_isolation
 from radrm.host.mps.interface import DaemonHooks, Mps
@@ -28,9 +28,9 @@ SHORTEST_INTERVAL_S = 0.1
 
 
 class Devices(Struct, frozen=True):
-    """The source of readings, and what belongs to it. `close` ends all of it."""
+    """The source of readings, which their monitor closes, and what belongs to it."""
 
-    source: GpuSource
+    source: Readings
     clock: Clock
     environment: Mapping[str, str]
     """What every job gets, as the socket of the simulated GPUs."""
@@ -60,7 +60,8 @@ class Devices(Struct, frozen=True):
         """`ends_mps`: the control daemons are this daemon's, and end with it."""
         if self.mps is not None and ends_mps:
             self.mps.leave()
-        self.source.close()
+        for stage in self.source.stages:
+            stage.close()  # also where the thread that closes the source hangs in the driver
 
 
 def find_devices(

@@ -3,9 +3,10 @@
 Theory of operation. The reading thread may hang in the driver. The watcher then posts error
 readings within 5 s, and each second again, so that the devices take no new job. The result of a
 call that was late is out of date and is dropped. Another thread would hang in the same driver, so
-none is started: the readings go on when the call returns. Each field that both threads use has one
-writer: the reader's is the call under way, the watcher's the number of the last late call. No error
-ends one of these threads. Nothing is stored; a restart lists and reads all devices again.
+none is started: the readings go on when the call returns. The reading thread also closes the
+source, so nothing is closed under a call. Each field that both threads use has one writer: the
+reader's is the call under way, the watcher's the number of the last late call. No error ends one of
+these threads. Nothing is stored; a restart lists and reads all devices again.
 """
 
 from __future__ import annotations
@@ -85,20 +86,11 @@ class Monitor:
         self.read_soon()
 
     def stop(self) -> None:
-        """End the threads and close the source. A thread that hangs ends with the process."""
+        """End the threads, of which one closes the source; one that hangs ends with the process."""
         self._stopping.set()
         self._wanted.set()
         if self._reader.is_alive():
             self._reader.join(STOP_LIMIT_S)
-        closing = threading.Thread(target=self._close, name="closing", daemon=True)
-        closing.start()  # it may hang, too
-        closing.join(STOP_LIMIT_S)
-
-    def _close(self) -> None:
-        try:
-            self._source.close()
-        except Exception as error:
-            log.warning("a source of readings could not be closed: %s", error)
 
     # ------------------------------------------------------------- the watcher
 
@@ -140,13 +132,15 @@ class Monitor:
             self._call = number, time.monotonic()
             event, cause = self._round()
             self._call = None
-            if self._stopping.is_set():
-                return
-            if self._late != number:
+            if self._late != number and not self._stopping.is_set():
                 self._log_error(cause)
                 self._post(event)
                 self._wanted.wait(self._interval_s)
                 self._wanted.clear()
+        try:
+            self._source.close()
+        except Exception as error:
+            log.warning("a source of readings could not be closed: %s", error)
 
     def _round(self) -> tuple[ReadingsTaken, str | None]:
         """List the devices if that is due, and read them; return why that failed.

@@ -5,9 +5,9 @@ driver), and it passes some stages in a row, each of which adds what it knows: S
 memory caps. `readings.Readings` is the row. No stage knows another one, and none asks the driver
 about a reading.
 
-One thread reads the devices and calls the sources, stages and feeds. A call may hang in the driver
-for ever. So `acknowledge` and `close` must not wait for a call that hangs. Nothing here is stored:
-a restart knows only what the driver still reports.
+One thread reads the devices, calls the sources, stages and feeds, and closes them. A call may hang
+in the driver for ever; `acknowledge` may then come from another thread. Nothing here is stored: a
+restart knows only what the driver still reports.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class GpuSource(Protocol):
     """Lists and reads devices. Every source is a subclass and inherits the defaults.
 
     `devices` and `read` raise `DeviceError` when the source as a whole cannot answer. A single
-    device that cannot be read gives a `Reading` with `error` set. Any thread may call them, but
-    never two at a time.
+    device that cannot be read gives a `Reading` with `error` set. Any thread may call the methods,
+    but never two at a time, except `acknowledge`.
     """
 
     name: str
@@ -61,7 +61,7 @@ class GpuSource(Protocol):
         return
 
     def close(self) -> None:
-        """Release the driver. Returns at once."""
+        """Release the driver."""
         ...
 
 
@@ -85,7 +85,7 @@ class Stage:
         return readings
 
     def close(self) -> None:
-        """Release what belongs to this row of stages. Returns at once."""
+        """End what belongs to this row of stages. Any thread may call it; it asks no driver."""
         return
 
 

@@ -190,5 +190,6 @@ def test_the_end_does_not_wait_for_a_stuck_driver(
     monitor = world.start()
     world.hold(monitor)
     monitor.stop()
-    assert monitor._reader.is_alive()
-    wait_until(lambda: world.source.closed.is_set())
+    assert monitor._reader.is_alive() and not world.source.closed.is_set()
+    world.source.free.set()
+    assert world.source.closed.wait(30), "by the thread that has called it"
