@@ -179,10 +179,14 @@ def _wrapped_topics() -> list[str]:
 
 def unknown(word: str) -> str:
     """One line about a first word that is no command."""
-    from radrm.spellings import command_hint, option_hint  # only a mistake needs it
+    from shutil import which  # only a mistake needs these
+
+    from radrm.spellings import command_hint, option_hint
 
     if word.startswith("-"):
         hint = option_hint(word, ("help", "version"))
         return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
     hint = command_hint(word, {**commands(), **ALIASES})
+    if hint is None and (which(word) is not None or word.endswith((".py", ".sh", ".rad"))):
+        hint = "to submit a program write: radrm submit -- python train.py"
     return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

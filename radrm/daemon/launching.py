@@ -27,6 +27,7 @@ from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
 from radrm.daemon.slurm_variables import COMMANDS, login_shell, slurm_variables
+from radrm.estimators.memory import LAZY_CONTEXT_MIB, LAZY_KERNELS_MIB
 from radrm.host import isolation as bpf
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
@@ -59,11 +60,13 @@ _DEVICE_VARIABLES = frozenset(
 )
 # These belong to the service that submitted (a notebook server, for one), not to its jobs.
 _OF_THE_SUBMITTER = _DEVICE_VARIABLES | frozenset(VARIABLES)
+_PREALLOCATES = "XLA_PYTHON_CLIENT_PREALLOCATE"
 # Frameworks that take the whole GPU prevent sharing. A job that sets these keeps its values.
 _SHARING_VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    _PREALLOCATES: "false",
 }
+_XLA_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
 # The kernel limits CPU time, and a job still sees every CPU of the server. A program that starts a
 # thread for each would spend its time in being stopped. A job that sets these keeps its values.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "PYTHON_CPU_COUNT")
@@ -234,6 +237,8 @@ def job_environment(
     if environment.get(MARK) == "1":
         own |= _as_slurm(action, job, submitted, options, devices, site)
     chosen = dict(options.env)
+    if action.shared:
+        own |= _xla_fraction(environment | own | chosen, placement.shares, devices)
     environment |= own | chosen
     parameters = {k: v for k, v in chosen.items() if k.startswith(PARAM_VARIABLE)}
     rest = {k: v for k, v in (added | own).items() if k not in chosen}
@@ -244,6 +249,27 @@ def job_environment(
     environment["PATH"] = _with_last(path, _folder_of_programs())
     environment["PYTHONPATH"] = _with_last(environment.get("PYTHONPATH", ""), _IN_JOBS)
     return environment
+
+
+def _xla_fraction(
+    environment: Mapping[str, str], shares: Iterable[Share], devices: Iterable[Device]
+) -> dict[str, str]:
+    """The part of its GPUs that a job of JAX takes at its start: what is reserved, without the
+    context. JAX itself would take three quarters, and as much of that as is free.
+
+    Nothing for a job that does not insist on preallocation, or says how much it takes.
+    """
+    asks = environment.get(_PREALLOCATES, "") not in ("", "false", "False", "0")
+    if not asks or any(environment.get(name) for name in _XLA_FRACTIONS):
+        return {}
+    total = {device.uuid: device.total_mib for device in devices}
+    context = LAZY_CONTEXT_MIB + LAZY_KERNELS_MIB
+    parts = [
+        (share.reserved_mib - context) / total[share.device]
+        for share in shares
+        if share.device in total
+    ]
+    return {_XLA_FRACTIONS[0]: f"{max(min(parts), 0.01):.3f}"} if parts else {}
 
 
 def _with_last(path: str, folder: str) -> str:

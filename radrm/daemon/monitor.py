@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
+from radrm.core.units import gpus_named
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
 from radrm.host.gpus.source import GpuSource, OwnerOf
@@ -67,7 +68,8 @@ class Monitor:
         """The number of the call under way, and when it began (real, monotonic)."""
         self._late = 0
         """The number of the last call for which error readings were posted."""
-        self._logged: str | None = None
+        self._troubles: dict[str, str] = {}
+        """Why a device takes no new job, as the log has said it, by UUID."""
         self._reader = threading.Thread(target=self._read, name="monitor", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
 
@@ -108,20 +110,38 @@ class Monitor:
             return
         if self._late != number:
             self._late = number
-            self._log_error("the driver does not answer")
+            self._log_troubles({d.uuid: "the driver does not answer" for d in self._devices})
         cause = f"the driver has not answered for {now_s - since_s:.0f} s"
         at = self._clock.now()
         errors = tuple(Reading(device=d.uuid, at=at, error=cause) for d in self._devices)
         self._post(ReadingsTaken(at=at, readings=errors))
 
-    def _log_error(self, cause: str | None) -> None:
-        """Log an error once when it begins, and once when it is over."""
-        if cause != self._logged:
-            if cause is not None:
-                log.error("the devices cannot be read: %s", cause)
-            else:
-                log.info("the devices can be read again")
-            self._logged = cause
+    # ------------------------------------------------------------- the log
+
+    def _log_troubles(self, troubles: Mapping[str, str]) -> None:
+        """Log which devices take no new job since now, and which are well again, each once."""
+        new = {uuid: why for uuid, why in troubles.items() if self._troubles.get(uuid) != why}
+        well = [uuid for uuid in self._troubles if uuid not in troubles]
+        self._troubles = dict(troubles)
+        for why in dict.fromkeys(new.values()):
+            named = self._named(uuid for uuid, its in new.items() if its == why)
+            log.error("%s: takes no new job: %s", named, why)
+        if named := self._named(well):
+            log.info("%s: can be used again", named)
+
+    def _log_listing(self, devices: Sequence[Device]) -> None:
+        """Log which devices have vanished, and which are new."""
+        before, now = ({d.uuid: d for d in some} for some in (self._devices, devices))
+        for device in (d for uuid, d in before.items() if uuid not in now):
+            log.error("%s has vanished; see what nvidia-smi -L lists", _described(device))
+        for device in (d for uuid, d in now.items() if uuid not in before):
+            log.info("%s is new", _described(device))
+
+    def _named(self, uuids: Iterable[str]) -> str:
+        """Return `GPU 0-3` for those of these devices that are listed; "" for none."""
+        wanted = set(uuids)
+        found = [d.index for d in self._devices if d.uuid in wanted]
+        return gpus_named(found) if found else ""
 
     # ------------------------------------------------------------- the reading thread
 
@@ -130,10 +150,11 @@ class Monitor:
         while not self._stopping.is_set():
             number += 1
             self._call = number, time.monotonic()
-            event, cause = self._round()
+            event = self._round()
             self._call = None
             if self._late != number and not self._stopping.is_set():
-                self._log_error(cause)
+                found = {r.device: r.error or r.fault for r in event.readings}
+                self._log_troubles({uuid: why for uuid, why in found.items() if why is not None})
                 self._post(event)
                 self._wanted.wait(self._interval_s)
                 self._wanted.clear()
@@ -142,11 +163,8 @@ class Monitor:
         except Exception as error:
             log.warning("a source of readings could not be closed: %s", error)
 
-    def _round(self) -> tuple[ReadingsTaken, str | None]:
-        """List the devices if that is due, and read them; return why that failed.
-
-        A failure gives error readings.
-        """
+    def _round(self) -> ReadingsTaken:
+        """List the devices if that is due, and read them. A failure gives error readings."""
         # The time before the reading: a process that ended after it may still be in it.
         at = self._clock.now()
         readings: tuple[Reading, ...] = ()
@@ -164,7 +182,7 @@ class Monitor:
         self._take_errors(readings)
         if cause is not None:
             readings = tuple(Reading(device=d.uuid, at=at, error=cause) for d in self._devices)
-        return ReadingsTaken(at=at, readings=readings), cause
+        return ReadingsTaken(at=at, readings=readings)
 
     def _take_errors(self, readings: tuple[Reading, ...]) -> None:
         """List the devices soon if one begins to fail: it may have vanished."""
@@ -184,9 +202,14 @@ class Monitor:
         except Exception:
             return  # the readings report the failure, device by device
         if not self._stopping.is_set() and devices != self._devices:
+            self._log_listing(devices)
             self._devices = devices
             self._post(DevicesSeen(at=self._clock.now(), devices=devices))
 
     def rounds(self, seconds: float) -> int:
         """Return the number of rounds in this time."""
         return max(1, round(seconds / self._round_s))
+
+
+def _described(device: Device) -> str:
+    return f"GPU {device.index} ({device.profile or device.name}, {device.uuid})"

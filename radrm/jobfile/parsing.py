@@ -20,21 +20,38 @@ if TYPE_CHECKING:
 
 MOST_TARGETS = 8
 """Targets of `--notify`."""
+DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212")
+"""What editors and mail programs make of a minus."""
 MAX_REPEATS = 4096
 """How often one source may give a repeatable option."""
 
 
-def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn:
+def raise_unknown(
+    word: str, where: str, others: Iterable[str] = (), script: str | None = None
+) -> NoReturn:
     """Raise `UsageError` for an unknown option, with the nearest option's name.
 
-    `others` are other words that the source accepts.
+    `others` are other words that the source accepts; `script` is the job file before the word, if
+    the source takes arguments for one.
     """
     from radrm.spellings import option_hint  # only a mistake needs it
 
     if not word.startswith("-"):
-        raise UsageError(f"{where}: {shown(word)} is not an option; options begin with --")
+        raise UsageError(f"{where}: {no_option(word, '--')}")
     hint = option_hint(word, [*BY_NAME, *others]) or "see `radrm submit --help`"
+    if script is not None:
+        hint += f"; options of {shown(script)} itself stand after --"
     raise UsageError(f"{where}: unknown option {shown(word)}; {hint}")
+
+
+def no_option(word: str, dashes: str) -> str:
+    """Return why a word is no option; those of its source begin with `dashes`."""
+    if word.startswith(DASHES):
+        step = f"{dashes}{word.lstrip(word[0] + '-')}"
+        return (
+            f"{shown(word)} begins with a dash of an editor, not with a minus; write {shown(step)}"
+        )
+    return f"{shown(word)} is not an option; options begin with {dashes}"
 
 
 def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> None:

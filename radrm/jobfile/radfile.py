@@ -35,6 +35,17 @@ LOGIN_SHELL = "/bin/bash -l"
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
+_OF_QUEUES = {
+    "#SBATCH": "Slurm",
+    "#PBS": "PBS",
+    "#$ -": "Grid Engine",
+    "#BSUB -": "LSF",
+    "#MSUB -": "Moab",
+    "#COBALT -": "Cobalt",
+    "#OAR -": "OAR",
+    "#PJM -": "a Fujitsu queue",
+}
+"""What lines with options of other queues begin with."""
 _POSITIONS = (
     "command",
     "model summary",
@@ -296,7 +307,7 @@ def _directives(
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
-        elif _nearly_directive(line):
+        elif _is_nearly("rad", line) or _is_nearly("radrm", line):
             notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
     for number in text.matching_from(first_command, _DIRECTIVE, whole=True):
         raise BadFile(
@@ -307,23 +318,26 @@ def _directives(
 
 
 def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
-    """Notes on lines with options of Slurm and PBS that are not read. `slurm`: those of Slurm
+    """Notes on lines with options of other queues that are not read. `slurm`: those of Slurm
     before the first command are."""
     notes = []
-    for word, queue, step in (
-        ("#SBATCH", "Slurm", "submit the file with --slurm, or write #RAD"),
-        ("#PBS", "PBS", "write #SBATCH" if slurm else "write #RAD"),
-    ):
-        head = enumerate(text.lines[: first_command - 1], 1)
+    head = list(enumerate(text.lines[: first_command - 1], 1))
+    for word, queue in _OF_QUEUES.items():
         before = [number for number, line in head if line.startswith(word)]
         late = text.matching_from(first_command, word)
-        if slurm and word == "#SBATCH":
+        if slurm and queue == "Slurm":
+            for number, line in head:
+                if number not in before and _is_nearly("sbatch", line):
+                    notes.append(f"line {number} is only a comment; write #SBATCH at its start")
             if late:
                 notes.append(
                     f"{_lines(late)} after the first command (line {first_command}), where sbatch "
                     "reads none; move #SBATCH lines above that line"
                 )
         elif before or late:
+            step = "write #SBATCH" if slurm else "write #RAD"
+            if queue == "Slurm":
+                step = "submit the file with --slurm, or write #RAD"
             notes.append(f"{_lines([*before, *late])} for {queue} and not read here; {step}")
     return notes
 
@@ -343,12 +357,15 @@ def _split(text: str) -> list[str]:
     return shlex.split(text)
 
 
-def _nearly_directive(line: str) -> bool:
-    """True for a comment that was meant as options, as `# rad --gpus=2` and `#RADRM: --gpus=2`."""
+def _is_nearly(word: str, line: str) -> bool:
+    """True for a comment that was meant as options, as `# rad --gpus=2` and `#RADRM: --gpus=2`.
+    Two `#` are how people switch a line off."""
     words = line.strip().lower().removeprefix("#").lstrip()
-    behind = words.removeprefix("rad").removeprefix("rm").removeprefix(":").lstrip()
+    if not words.startswith(word):
+        return False
+    behind = words.removeprefix(word).removeprefix(":").lstrip()
     option = behind.removeprefix("-").removeprefix("-")
-    return words.startswith("rad") and option != behind and option[:1].isalpha()
+    return option != behind and option[:1].isalpha()
 
 
 def _printable(name: str) -> str:

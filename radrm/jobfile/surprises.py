@@ -288,14 +288,17 @@ def asks_for_own_place(command: Step) -> bool:
     return found and "RADRM_SCRIPT" not in text and _OWN_PLACE.search(text) is not None
 
 
+_OWN_FILE = re.compile(r"__file__|(?:dirname|abspath|realpath|Path)\(.*\bargv\[0\]")
+
+
 def _of_python(job_file: JobFile) -> list[str]:
     """A note on a Python script that looks for its own folder, where its modules may lie."""
     if not any(re.fullmatch(r"python[0-9.]*", name) for name in _names(job_file)):
         return []
     lines: Iterable[str] = (job_file.script or "").split("\n")
-    if not any("__file__" in line.partition("#")[0] for line in lines):
+    if not any(_OWN_FILE.search(line.partition("#")[0]) for line in lines):
         return []
     return [
-        "the job runs a copy of the script, so __file__ is not in its folder; submit the command "
-        "in its place: radrm submit -- python FILE"
+        "the job runs a copy of the script, so __file__ and sys.argv[0] are not in its folder; "
+        "submit the command in its place: radrm submit -- python FILE"
     ]

@@ -91,7 +91,7 @@ def test_the_licence_is_a_name_and_a_file(metadata: Message, wheel: zipfile.ZipF
 
 def test_the_extras_are_those_that_messages_name(metadata: Message) -> None:
     extras = set(metadata.get_all("Provides-Extra") or ())
-    assert extras >= {"top", "web", "metrics", "mcp", "plots", "submitit", "hydra"}
+    assert extras >= {"top", "web", "metrics", "mcp", "submitit", "hydra"}
 
 
 def test_the_classifiers_exist(metadata: Message) -> None:

@@ -21,7 +21,7 @@ from radrm.client.estimates import (
     one_shape,
     read,
 )
-from radrm.client.fitting import Fit, fitted, room_mib
+from radrm.client.fitting import Fit, fitted
 from radrm.client.text import Document, print_json, say, warn
 from radrm.config import Config
 from radrm.core.units import show_mib
@@ -109,7 +109,7 @@ def _fit(asked: Asked, ways: Traceable, found: Mapping[str, Answer], config: Con
         if shown:
             warn(f"tracing with {what} ...")
 
-    return fitted(asked, ways, config, room_mib(), tell)
+    return fitted(asked, ways, config, tell)
 
 
 def _document(found: Answer, fit: Fit | None) -> Document:

@@ -11,10 +11,11 @@ import os
 from radrm.client.connection import Client
 from radrm.client.submitting import check, count_of, put, remarks_on
 from radrm.client.text import print_json, print_text, say, warn
-from radrm.errors import UsageError
+from radrm.errors import UsageError, plain
 from radrm.host.storage.paths import not_running
-from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood
+from radrm.jobfile.languages import is_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def run(argv: list[str]) -> int:
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
         return carry_out(_target("slurm").request_of(argv))
+    _refuse_command(argv)
     return carry_out(parse_submit(argv))
 
 
@@ -44,7 +46,7 @@ def carry_out(request: SubmitRequest) -> int:
         if asked:
             code: int = _target(place).submit(request)
             return code
-    _refuse_program(request.files)
+    _refuse_arguments(request.files)
     with Client() as client:
         results, paths, up = check(client, request)
         if request.dry_run:
@@ -72,18 +74,43 @@ def _target(name: str) -> Any:
     return target(name)
 
 
-def _refuse_program(files: Sequence[str]) -> None:
-    """Raise `UsageError` for a command without `--` before it, before its arguments are submitted
-    as job files."""
-    if len(files) < 2 or "/" in files[0] or os.path.exists(files[0]):
+def _refuse_command(words: Sequence[str]) -> None:
+    """Raise `UsageError` if the first word that is no option is a program: a command without `--`
+    before it, whose arguments would be read as job files and options."""
+    at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
+    if at + 1 >= len(words) or "/" in words[at] or os.path.exists(words[at]):
         return
+    if at and "=" not in words[at - 1]:
+        return  # it may be the value of an option, or stand behind `--`
     from shutil import which  # only this mistake needs it
 
-    if which(files[0]) is not None:
-        import shlex
+    if which(words[at]) is not None:
+        step = _line([*words[:at], "--", *words[at:]])
+        raise UsageError(f"{words[at]} is a program, not a job file; write: {step}")
 
-        command = shlex.join(["radrm", "submit", "--", *files])
-        raise UsageError(f"{files[0]} is a program, not a job file; write: {command}")
+
+def _refuse_arguments(files: Sequence[str]) -> None:
+    """Raise `UsageError` for arguments of a job file without `--` before them, before the file is
+    submitted without them."""
+    if len(files) < 2 or not _can_be_job(files[0]):
+        return
+    for file in files[1:]:
+        if not _can_be_job(file):
+            step = _line([files[0], "--", *files[1:]])
+            raise UsageError(
+                f"{plain(file)} is no job file, and nothing was submitted; for arguments of "
+                f"{plain(files[0])} write: {step}"
+            )
+
+
+def _can_be_job(file: str) -> bool:
+    return file == STDIN or (os.path.lexists(file) and not is_data(file))
+
+
+def _line(words: Sequence[str]) -> str:
+    import shlex
+
+    return plain(shlex.join(["radrm", "submit", *words]))
 
 
 def _streams(request: SubmitRequest, results: list[Submission]) -> bool:

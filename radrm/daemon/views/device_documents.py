@@ -239,9 +239,10 @@ def _yields(snapshot: Snapshot, unmanaged_mib: int | None) -> str | None:
 def summary(snapshot: Snapshot) -> str:
     """One line on the whole server."""
     running = sum(1 for job, _ in snapshot.running if job.state is JobState.RUNNING)
-    free = sum(each.free_mib or 0 for each in snapshot.devices)
+    there = [each for each in snapshot.devices if not each.vanished]
+    free = sum(each.free_mib or 0 for each in there)
     return (
-        f"{len(snapshot.devices)} device(s), {show_mib(free)} free, "
+        f"{len(there)} device(s), {show_mib(free)} free, "
         f"{running} running, {snapshot.waiting} waiting"
         + "".join(f", {show_booked(*each)}" for each in _booked(snapshot))
     )

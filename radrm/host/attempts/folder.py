@@ -159,14 +159,15 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 ended badly, or that may have, as far as its user can read them. `passing`, where it is there and
 true, says that what kept the attempt from starting lies with the server and may be over soon;
 `shell_code` is then the exit code of the job's process: 127 or 126, as of a shell, for a program
-that does not exist or cannot be run. Who reads the others checks them: `limits`
-(`processes/limits.py`), `progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of
-`--silent-limit`), `grouped` (no process of the job may run outside its group), `not_limited` (why
-a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
+that does not exist or cannot be run, 75 if its user's files cannot be reached now. Who reads the
+others checks them: `limits` (`processes/limits.py`), `progress` (what `log_watcher.py` reads),
+`silent_s` (the real seconds of `--silent-limit`), `grouped` (no process of the job may run
+outside its group), `not_limited` (why a limit is not set),
+`cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
 set), `exceeded_mib` (the host memory limit at which the kernel killed processes), `waits_for_all`,
 `left` (what still ran when the main process had ended, for users), `itself_ago_s` (the real seconds
-since the main process ended without a stop), `tasks` (`elastic/exits.py`) and
-`redirected` (`redirected.py`)."""
+since the main process ended without a stop), `tasks` (`elastic/exits.py`), `redirected`
+(`redirected.py`) and `no_room` (`tails.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""

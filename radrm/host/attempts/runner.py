@@ -456,6 +456,7 @@ class Runner:
         else:
             end = {"signal": -code} if code < 0 else {"code": code}
             looks = tails.looks_at_tails(begins, logs) + looks
+            looks += [tails.look_at_room(logs)] if code else []
             looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
         end |= saved.NOTHING | tails.read_as_user(self._launch, looks)
         for log in logs:

@@ -70,7 +70,9 @@ def _prepare(request: SubmitRequest, file: str | None) -> tuple[JobFile, Envelop
         job_file = wrap_command(list(request.command), raw)
     else:
         data = load(file)
-        job_file = read_job_file(data, "job" if file == STDIN else file, raw)
+        job_file = read_job_file(
+            data, "job" if file == STDIN else file, raw, arguments=request.arguments
+        )
     for option, why in REFUSED.items():
         if option in job_file.raw:
             raise UsageError(f"{job_file.name}: --{option} does not go with --pilot: {why}")

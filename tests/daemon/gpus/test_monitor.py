@@ -162,6 +162,33 @@ def test_they_are_listed_soon_where_there_is_reason_to(
         assert world.source.listings == 1, "once, and not for as long as it fails"
 
 
+def test_the_log_says_once_what_takes_no_job_and_when_that_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "radrm")
+    monkeypatch.setattr(module, "RELIST_S", 2)
+
+    def shown() -> list[tuple[str, bool]]:
+        return [(r.levelname, "is lost" in r.getMessage()) for r in caplog.records]
+
+    world.start()
+    world.next()
+    world.source.error = "the GPU is lost"
+    wait_until(lambda: world.next_reading().error is not None)
+    reads = world.source.reads
+    wait_until(lambda: world.source.reads > reads + 3)
+    assert shown() == [("ERROR", True)]
+    world.source.error = None
+    wait_until(lambda: len(shown()) == 2)
+    assert shown()[1] == ("INFO", False)
+    world.source.listed = ()
+    wait_until(lambda: len(shown()) == 3)
+    assert shown()[2] == ("ERROR", False)
+    world.source.listed = (GPU,)
+    wait_until(lambda: len(shown()) == 4)
+    assert shown()[3] == ("INFO", False)
+
+
 # ------------------------------------------------------------------ when it hangs
 
 

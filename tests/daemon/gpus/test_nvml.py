@@ -113,6 +113,22 @@ def test_a_lost_gpu_takes_no_job_and_harms_no_other(server: DaemonHome, nvml_dri
         assert server.wait_end(job)["state"] == "COMPLETED"
 
 
+def test_users_and_administrators_see_that_gpus_are_lost(
+    server: DaemonHome, nvml_driver: Nvml
+) -> None:
+    server.start()
+    job = hold(server, 8000)
+    assert server.wait_state(job, "RUNNING")["devices"] == [FIRST]
+    nvml_driver.fail("*", LOST, FIRST)
+    wait_until(lambda: "GPU 0: the GPU is lost" in (server.job(job)["reason"] or ""))
+    nvml_driver.fail("*", 0, FIRST)
+    nvml_driver.gone(SECOND)
+    wait_until(lambda: server.ask("gpus")[1]["state"] == "vanished")
+    assert server.job(job)["reason"] is None
+    let_go(server)
+    server.wait_end(job)
+
+
 def test_a_named_library_that_cannot_be_used_is_refused(server: DaemonHome) -> None:
     server.environment["RADRM_NVML_LIBRARY"] = "/nowhere/libnvidia-ml.so.1"
     done = server.radrm("daemon")
