@@ -125,7 +125,7 @@ from radrm.core.rules import (
     Recovery as Recovery,
     SlowPlanner as SlowPlanner,
 )
-from radrm.core.seen import DeviceSnapshot as DeviceSnapshot, Occupant as Occupant
+from radrm.core.seen import DeviceSnapshot as DeviceSnapshot, OccupantSnapshot as OccupantSnapshot
 from radrm.core.settings import CoreSettings as CoreSettings, fixed as fixed
 from radrm.core.units import (
     parse_mib as parse_mib,

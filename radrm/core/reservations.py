@@ -258,7 +258,7 @@ def _jobs_on(state: State, record: UserReservation) -> Iterator[Job]:
     found: dict[int, None] = {}
     for uuid in record.devices:
         ledger = state.ledgers.get(uuid)
-        found.update(dict.fromkeys(ledger.holdings if ledger is not None else ()))
+        found.update(dict.fromkeys(ledger.occupants if ledger is not None else ()))
     for job_id in found:
         yield state.jobs[job_id]
 

@@ -47,13 +47,13 @@ from radrm.core.state.load import LoadData
 from radrm.core.state.queue.line import Key
 from radrm.core.state.queue.order import Order
 from radrm.core.state.queue.waiting import Lines, Verdicts
-from radrm.core.state.readings import Holding, why_unreadable
+from radrm.core.state.readings import Occupant, why_unreadable
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 from radrm.structs import replace
 
 
-class Occupant(Struct, frozen=True):
+class OccupantSnapshot(Struct, frozen=True):
     """A live attempt on one device, and its measured use there."""
 
     job_id: int
@@ -93,7 +93,7 @@ class DeviceSnapshot(Struct, frozen=True):
     """Why `smact` is None."""
     warm_from_s: float
     """Boot-time second from which readings of SM activity count again."""
-    occupants: Mapping[int, Occupant]
+    occupants: Mapping[int, OccupantSnapshot]
     """By job."""
     reservations: tuple[Reservation, ...]
     fresh_from_s: float
@@ -114,7 +114,9 @@ class DeviceSnapshot(Struct, frozen=True):
 
 def device_snapshot(ledger: DeviceLedger, settings: CoreSettings) -> DeviceSnapshot:
     uuid = ledger.device.uuid
-    occupants = {job_id: _occupant(held, uuid) for job_id, held in ledger.holdings.items()}
+    occupants = {
+        job_id: _occupant_snapshot(held, uuid) for job_id, held in ledger.occupants.items()
+    }
     return DeviceSnapshot(
         device=ledger.device,
         vanished=ledger.vanished,
@@ -138,14 +140,14 @@ def in_order(found: Iterable[DeviceSnapshot]) -> tuple[DeviceSnapshot, ...]:
     return tuple(sorted(found, key=lambda each: (each.device.node, each.device.index)))
 
 
-def _occupant(holding: Holding, uuid: str) -> Occupant:
-    return Occupant(
-        job_id=holding.job_id,
-        serial=holding.serial,
-        collocation=holding.collocation,
-        since_s=holding.since_s,
-        settled=holding.settled,
-        usage=holding.usage(uuid),
+def _occupant_snapshot(occupant: Occupant, uuid: str) -> OccupantSnapshot:
+    return OccupantSnapshot(
+        job_id=occupant.job_id,
+        serial=occupant.serial,
+        collocation=occupant.collocation,
+        since_s=occupant.since_s,
+        settled=occupant.settled,
+        usage=occupant.usage(uuid),
     )
 
 
@@ -159,7 +161,7 @@ class LedgerData(Struct, frozen=True):
     reading: Reading | None
     unmanaged_mib: int | None
     fresh_from_s: float
-    holdings: tuple[Holding, ...]
+    occupants: tuple[Occupant, ...]
     reservations: tuple[Reservation, ...]
     load: LoadData
     cohort: CohortData
@@ -175,16 +177,16 @@ def ledger_data(ledger: DeviceLedger) -> LedgerData:
         reading=ledger.reading,
         unmanaged_mib=ledger.unmanaged_mib,
         fresh_from_s=ledger.fresh_from_s,
-        holdings=tuple(_copied(holding) for holding in ledger.holdings.values()),
+        occupants=tuple(_copied(occupant) for occupant in ledger.occupants.values()),
         reservations=ledger.reserved.every(),
         load=ledger.load.data(),
         cohort=ledger.cohort.data(),
     )
 
 
-def _copied(holding: Holding) -> Holding:
-    beside = {others: replace(part) for others, part in holding.beside.items()}
-    return replace(holding, beside=beside)
+def _copied(occupant: Occupant) -> Occupant:
+    beside = {others: replace(part) for others, part in occupant.beside.items()}
+    return replace(occupant, beside=beside)
 
 
 def ledger_of(
@@ -195,7 +197,7 @@ def ledger_of(
     found.drained, found.vanished = data.drained, data.vanished
     found.reading, found.unmanaged_mib = data.reading, data.unmanaged_mib
     found.fresh_from_s = data.fresh_from_s
-    found.holdings.update((holding.job_id, holding) for holding in data.holdings)
+    found.occupants.update((occupant.job_id, occupant) for occupant in data.occupants)
     for reservation in data.reservations:
         found.reserved.put(reservation)
     found.load.recall(data.load)

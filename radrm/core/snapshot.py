@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A snapshot never changes: every method keeps returning the same values. Jobs, attempts and
-reservations are frozen records and are shared. Tuples, `DeviceSnapshot` and `Occupant` are made
-for the snapshot.
+reservations are frozen records and are shared. Tuples, `DeviceSnapshot` and `OccupantSnapshot` are
+made for the snapshot.
 
 A snapshot costs nothing until it is read. Until the next step it reads the scheduler's own
 memory, and all readers share one snapshot. Before a step changes anything,
@@ -33,7 +33,7 @@ from radrm.core.records import (
     UserReservation,
 )
 from radrm.core.seen import DeviceSnapshot as DeviceSnapshot
-from radrm.core.seen import Occupant as Occupant
+from radrm.core.seen import OccupantSnapshot as OccupantSnapshot
 from radrm.core.seen import StateData, device_snapshot, in_order, state_data, state_of
 from radrm.core.settings import CoreSettings
 from radrm.core.state.nodes import Nodes

@@ -210,8 +210,8 @@ class View:
 
     def is_on_trial(self, job_id: int, device: str) -> bool:
         """Return whether a job on this device is on trial (`core/state/ledger.py`)."""
-        holding = self._state.ledgers[device].holdings.get(job_id)
-        return holding is not None and holding.on_trial
+        occupant = self._state.ledgers[device].occupants.get(job_id)
+        return occupant is not None and occupant.on_trial
 
     def tries_enough(self, job: Job) -> bool:
         """Return whether half of the devices have jobs of this user on trial, while others

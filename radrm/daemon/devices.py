@@ -14,7 +14,7 @@ from radrm.errors import DeviceError, UsageError
 from radrm.host.clock import Clock
 from radrm.host.gpus.memory_caps import MemoryCaps, nvml_caps, why_never
 from radrm.host.gpus.readings import Readings, open_served, served
-from radrm.host.gpus.source import GpuSource, OwnerOf
+from radrm.host.gpus.source import OwnerOf
 from radrm.host.isolation import Isolation
 from radrm.host.isolation import find as find_isolation
 from radrm.host.mps.interface import DaemonHooks, Mps
@@ -28,9 +28,9 @@ SHORTEST_INTERVAL_S = 0.1
 
 
 class Devices(Struct, frozen=True):
-    """The source of readings, and what belongs to it. `close` ends all of it."""
+    """The source of readings, which their monitor closes, and what belongs to it."""
 
-    source: GpuSource
+    source: Readings
     clock: Clock
     environment: Mapping[str, str]
     """What every job gets, as the socket of the simulated GPUs."""
@@ -40,8 +40,6 @@ class Devices(Struct, frozen=True):
     """Seconds between two rounds of readings, as configured."""
     is_simulated: bool
     isolation: Isolation
-    renew: Callable[[], GpuSource] | None = None
-    """Opens a new source, for when a call of `source` never returns."""
     caps: MemoryCaps | None = None
 
     @property
@@ -51,9 +49,7 @@ class Devices(Struct, frozen=True):
 
     def monitor(self, owner_of: OwnerOf, post: Callable[[Event], None]) -> Monitor:
         """Return what reads them in a thread."""
-        return Monitor(
-            *(self.source, self.clock, owner_of, post, self.interval_s, self.renew, self.asked_s)
-        )
+        return Monitor(self.source, self.clock, owner_of, post, self.interval_s, self.asked_s)
 
     def begin(self, read_soon: Callable[[], None], owner_of: OwnerOf, grace_s: float) -> None:
         """Start MPS, whose control daemons ask for a reading when something changes."""
@@ -64,7 +60,8 @@ class Devices(Struct, frozen=True):
         """`ends_mps`: the control daemons are this daemon's, and end with it."""
         if self.mps is not None and ends_mps:
             self.mps.leave()
-        self.source.close()
+        for stage in self.source.stages:
+            stage.close()  # also where the thread that closes the source hangs in the driver
 
 
 def find_devices(
@@ -105,6 +102,5 @@ def find_devices(
         asked_s=config.readings.interval_s,
         is_simulated=False,
         isolation=find_isolation(config.gpus.isolate, uid),
-        renew=lambda: open_served(config).then(mps, caps),
         caps=caps,
     )

@@ -166,7 +166,7 @@ def test_the_device_of_one_that_ended_is_free_as_of_then() -> None:
     world.obey = False
     world.restart(ended(world, job, at(BEGIN_S + 100.0)))
     led = world.scheduler.state.ledgers["GPU-0"]
-    assert set(led.holdings) == {other.id}
+    assert set(led.occupants) == {other.id}
     assert led.smact == 0.3, "the first reading tells of the other alone: the exit is long ago"
 
 
@@ -324,22 +324,22 @@ def test_a_ledger_hears_of_an_exit_later() -> None:
     assert "not been read since" in (led.unreadable(1030.0) or ""), "read before we heard of it"
     led.take(reading(1030.0, used=0, smact=0.2, power_w=100.0))
     assert (led.unreadable(1030.0), led.smact) == (None, 0.2)
-    assert led.holdings[2].energy_j == pytest.approx(20 * 50.0 + 10 * 100.0)
+    assert led.occupants[2].energy_j == pytest.approx(20 * 50.0 + 10 * 100.0)
 
 
 def test_a_ledger_gives_nobody_what_it_has_not_seen() -> None:
     led = DeviceLedger(Device("GPU-0", 0, "A100", 40_960), QUICK)
     admit(led, 1, 1000)
     led.take(reading(1500.0, used=0, power_w=100.0))
-    assert led.holdings[1].energy_j is None, "of the time before the first reading"
+    assert led.occupants[1].energy_j is None, "of the time before the first reading"
     led.take(reading(1501.0, used=None, error="GPU is lost"))
     led.take(reading(1600.0, used=0, power_w=100.0))
-    assert led.holdings[1].energy_j is None, "of the time that it could not be read"
+    assert led.occupants[1].energy_j is None, "of the time that it could not be read"
     led.take(reading(1601.0, used=0))
     led.take(reading(1603.0, used=0, power_w=100.0))
-    assert led.holdings[1].energy_j == pytest.approx(200.0)
+    assert led.occupants[1].energy_j == pytest.approx(200.0)
     led.take(reading(1602.0, used=0, power_w=100.0))
-    assert led.holdings[1].energy_j == pytest.approx(200.0), "a reading that comes late"
+    assert led.occupants[1].energy_j == pytest.approx(200.0), "a reading that comes late"
 
 
 def test_a_restart_does_not_know_when_memory_grew_last() -> None:

@@ -65,11 +65,11 @@ def test_a_cold_reading_counts_as_time_but_not_as_activity() -> None:
     admit(led, 2, 1000, 0.4)
     led.take(reading(1001.0, 0, {1: 100, 2: 100}, smact=0.9))
     led.take(reading(1003.0, 0, {1: 100, 2: 100}, smact=0.5))
-    assert led.holdings[1].usage("GPU-0").beside == (Beside((0.4,), 3.0, 0.5, 1),)
+    assert led.occupants[1].usage("GPU-0").beside == (Beside((0.4,), 3.0, 0.5, 1),)
     led.take(reading(1005.0, 0, error="gone"))
     led.take(reading(1004.0, 0, {1: 100, 2: 100}, smact=0.5))  # late
     led.take(reading(1007.0, 0, {1: 100, 2: 100}))
-    (part,) = led.holdings[1].usage("GPU-0").beside
+    (part,) = led.occupants[1].usage("GPU-0").beside
     assert (part.seconds, part.count) == (7.0, 2), "each second once, also while readings fail"
 
 
@@ -100,7 +100,7 @@ def test_every_shared_second_counts_once_in_few_parts(visits: Sequence[tuple[flo
         led.release(number, now)
         now += 1.0
         led.take(reading(now, 0))
-    parts = led.holdings[1].usage("GPU-0").beside
+    parts = led.occupants[1].usage("GPU-0").beside
     assert len(parts) <= MOST_BESIDE
     assert sum(part.seconds for part in parts) == pytest.approx(shared)
 

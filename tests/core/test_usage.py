@@ -214,7 +214,7 @@ def test_a_ledger_divides_exactly_what_its_device_took(
     gone: list[Usage] = []
     for number, (kind, passes_s, watts, mib, pick) in enumerate(life):
         now_s += passes_s
-        here = sorted(led.holdings)
+        here = sorted(led.occupants)
         if kind == "fail":
             led.take(reading(now_s, used=None, error="lost"))
             known = False
@@ -223,7 +223,7 @@ def test_a_ledger_divides_exactly_what_its_device_took(
             taken_j += (now_s - metered_s) * watts if known and watts and here else 0.0
             led.take(reading(now_s, used=mib, held=dict.fromkeys(here, mib // 8), power_w=watts))
             known, power_w, metered_s = True, watts, now_s
-            assert led.holdings.keys() == set(here)
+            assert led.occupants.keys() == set(here)
         else:
             taken_j += (now_s - metered_s) * power_w if known and power_w and here else 0.0
             metered_s = now_s
@@ -237,7 +237,7 @@ def test_a_ledger_divides_exactly_what_its_device_took(
                 gone.append(found)
         free = led.free_mib()
         assert free is None or 0 <= free <= led.device.capacity_mib
-    told = [u.energy_j for u in gone] + [h.energy_j for h in led.holdings.values()]
+    told = [u.energy_j for u in gone] + [h.energy_j for h in led.occupants.values()]
     assert sum(j for j in told if j is not None) == pytest.approx(taken_j)
 
 

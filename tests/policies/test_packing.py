@@ -269,8 +269,8 @@ def test_no_job_is_slowed_beyond_its_limit(
     new: float | None, there: float | None, admin: float, why: str | None
 ) -> None:
     """Two jobs of 0.75 together run 1.6 times as slow."""
-    wanted, holding = job(1, 0.75, max_slowdown=new), job(2, 0.75, max_slowdown=there)
-    assert refused(ask(wanted), offer(holding), max_slowdown=admin) == why
+    wanted, occupant = job(1, 0.75, max_slowdown=new), job(2, 0.75, max_slowdown=there)
+    assert refused(ask(wanted), offer(occupant), max_slowdown=admin) == why
 
 
 def test_a_job_on_several_gpus_is_slowed_by_more_than_each_of_them() -> None:

@@ -56,7 +56,7 @@ from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.queue.line import Key
-from radrm.core.state.readings import Holding
+from radrm.core.state.readings import Occupant
 from radrm.core.state.state import State
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Collocation, DeviceKind
@@ -77,11 +77,11 @@ def _keeps_alone(state: State, job: Job, ledger: DeviceLedger) -> bool:
     return room is not None and room <= state.settings.idle_unmanaged_mib
 
 
-def trial_words(state: State, holding: Holding) -> str:
+def trial_words(state: State, occupant: Occupant) -> str:
     """Return why a job has a device to itself, and for how long."""
-    label, settings = state.jobs[holding.job_id].label, state.settings
+    label, settings = state.jobs[occupant.job_id].label, state.settings
     until, most_s = "for its first steps", settings.settle_s
-    if holding.began_s is None:
+    if occupant.began_s is None:
         until, most_s = "until it begins to use it", settings.idle_trial_s
     why = f"job {label}'s memory is not known yet: it has the GPU to itself {until}"
     return f"{why}, at most {show_seconds(most_s)}"
@@ -185,14 +185,14 @@ def can_be_time_sliced(job: Job, mode: Collocation) -> bool:
     return mode is Collocation.MPS and job.spec.gpus_max > 1 and not insists
 
 
-def other_users_client(job: Job, ledger: DeviceLedger) -> Holding | None:
+def other_users_client(job: Job, ledger: DeviceLedger) -> Occupant | None:
     """Return another user's client on the MPS server, if that takes one user at a time."""
     if ledger.device.mps_multiuser:
         return None
-    for holding in ledger.holdings.values():
-        client = holding.collocation is Collocation.MPS and holding.job_id != job.id
-        if client and holding.uid != job.spec.uid:
-            return holding
+    for occupant in ledger.occupants.values():
+        client = occupant.collocation is Collocation.MPS and occupant.job_id != job.id
+        if client and occupant.uid != job.spec.uid:
+            return occupant
     return None
 
 
@@ -239,7 +239,7 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
         mode_on(state, job, role, ledger, empty=True) is Collocation.MPS
         # No recent reading is required: a device that a job just left is read in a moment.
         and refuse_itself(state, job, role, ledger, reading=False) is None
-        and refuse_size(state, job, leaving=ledger.holdings) is None
+        and refuse_size(state, job, leaving=ledger.occupants) is None
         and ledger.unmanaged_mib is not None
         and ledger.unmanaged_mib <= state.settings.idle_unmanaged_mib
     )
@@ -280,16 +280,16 @@ def refuse_company(
     which it time-slices with the others. Whether that is worth it, the policy decides.
     """
     uuid = ledger.device.uuid
-    others = [h for h in ledger.holdings.values() if h.job_id != job.id]
-    for holding in others:
-        if holding.collocation.whole_device:
-            return Refusal("taken", f"job {holding.job_id} uses it exclusively", uuid)
+    others = [h for h in ledger.occupants.values() if h.job_id != job.id]
+    for occupant in others:
+        if occupant.collocation.whole_device:
+            return Refusal("taken", f"job {occupant.job_id} uses it exclusively", uuid)
         # It died of out-of-memory before, and its memory may still grow.
-        if holding.recovering and not holding.settled:
-            why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
+        if occupant.recovering and not occupant.settled:
+            why = f"job {occupant.job_id} recovers on it, and its memory has not settled yet"
             return Refusal("recovering", why, uuid)
-        if holding.on_trial and not mode.whole_device and _keeps_alone(state, job, ledger):
-            return Refusal(TRIAL, trial_words(state, holding), uuid)
+        if occupant.on_trial and not mode.whole_device and _keeps_alone(state, job, ledger):
+            return Refusal(TRIAL, trial_words(state, occupant), uuid)
     if mode.whole_device and not idle_for(state, job, ledger):
         whom = who_reserved(state, job, ledger) or ledger.in_use() or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom
@@ -316,9 +316,9 @@ def refuse_booked(
     if wanted is None or mode is not Collocation.MPS:
         return None
     others = (
-        state.jobs[holding.job_id].spec.sm_share or 0.0
-        for holding in ledger.holdings.values()
-        if holding.collocation is Collocation.MPS and holding.job_id != job.id
+        state.jobs[occupant.job_id].spec.sm_share or 0.0
+        for occupant in ledger.occupants.values()
+        if occupant.collocation is Collocation.MPS and occupant.job_id != job.id
     )
     left = max(0.0, 1.0 - sum(others))
     if wanted <= left + _ROUNDING:

@@ -271,7 +271,7 @@ class Offers:
         ledger, kept = state.ledgers[uuid], self._kept.get(uuid)
         if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
             free, idle = ledger.free_mib(), ledger.idle_for()
-            kept = _OfDevice(ledger, ledger.version, tuple(ledger.holdings), free, idle)
+            kept = _OfDevice(ledger, ledger.version, tuple(ledger.occupants), free, idle)
             kept.holders = self._holders(ledger)
             self._kept[uuid] = kept
         elif kept.step is state.step and kept.state_version == state.version:
@@ -469,7 +469,7 @@ class Offers:
             free_for(state, job, ledger),
             smact,
             ledger.smact_refusal if smact is None else None,
-            tuple(ledger.holdings),
+            tuple(ledger.occupants),
             refuse_device(state, job, role, ledger, mode),
             self._holders(ledger),
             ledger.load.coarse,
@@ -482,7 +482,7 @@ class Offers:
         return tuple(
             [
                 Holder(jobs[i], attempts[i], each.since_s, each.settled, each.alone_smact, device)
-                for i, each in ledger.holdings.items()
+                for i, each in ledger.occupants.items()
             ]
         )
 

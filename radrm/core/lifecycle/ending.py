@@ -250,7 +250,7 @@ def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
 def _was_alone(state: State, attempt: Attempt) -> bool:
     """Return whether no other attempt was or is on its devices, and no unmanaged process."""
     ledgers = [state.ledgers.get(uuid) for uuid in attempt.placement.devices]
-    quiet = all(each is not None and each.is_quiet and not each.holdings for each in ledgers)
+    quiet = all(each is not None and each.is_quiet and not each.occupants for each in ledgers)
     return quiet and not any(usage.shared for usage in attempt.usage)
 
 

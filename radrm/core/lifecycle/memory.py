@@ -211,14 +211,14 @@ def enforced_caps(state: State, job: Job, placement: Placement, told: dict[str, 
 
 def raise_cap(state: State, ledger: DeviceLedger) -> None:
     """Have the driver's caps on a device raised where attempts have nearly reached them."""
-    for holding in ledger.holdings.values():
-        attempt = state.live_attempt(holding.job_id, holding.serial)
-        used = holding.observed_mib
+    for occupant in ledger.occupants.values():
+        attempt = state.live_attempt(occupant.job_id, occupant.serial)
+        used = occupant.observed_mib
         if attempt is None or used is None or attempt.placement.collocation is Collocation.MPS:
             continue
         present = dict(attempt.caps).get(ledger.device.uuid)
         if present is not None and used >= FULL * present:
-            _raise(state, state.jobs[holding.job_id], attempt, ledger, present)
+            _raise(state, state.jobs[occupant.job_id], attempt, ledger, present)
 
 
 def _raise(state: State, job: Job, attempt: Attempt, ledger: DeviceLedger, present: int) -> None:

@@ -77,7 +77,7 @@ def _not_given(state: State, reading: Reading) -> Iterator[tuple[Attempt, Attemp
     if ledger is None:
         return
     for memory in reading.attempts or ():
-        if memory.job_id in ledger.holdings or not memory.shows_use(ledger.device):
+        if memory.job_id in ledger.occupants or not memory.shows_use(ledger.device):
             continue
         attempt = state.live_attempt(memory.job_id, memory.serial)
         if attempt is not None and reading.device not in attempt.devices:

@@ -48,7 +48,7 @@ def occupy(
             )
         )
         ledger = state.ledgers[uuid]
-        if job.id not in ledger.holdings:
+        if job.id not in ledger.occupants:
             ledger.admit(job, attempt, now.boot_s, now.boot_s)
 
 

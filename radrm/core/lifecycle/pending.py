@@ -271,8 +271,8 @@ def _end_resize(
     now_s = state.step.now.boot_s
     for uuid in _devices(more):
         ledger = state.ledgers.get(uuid)  # None: missing since a restart
-        if ledger is not None and job.id in ledger.holdings:
-            ledger.holdings[job.id].grow_again(now_s)
+        if ledger is not None and job.id in ledger.occupants:
+            ledger.occupants[job.id].grow_again(now_s)
             ledger.load.warm_up(now_s)  # its tasks work only now
 
 

@@ -179,14 +179,14 @@ def _blame_on(
     by_total = _sized_by_total(job, attempt, evidence, ledger)
     if by_total is not None:
         return by_total
-    reserved, holding = ledger.promised_mib(job.id), ledger.holdings.get(job.id)
-    peak, wanted = holding.peak_mib if holding is not None else None, evidence.requested_mib
+    reserved, occupant = ledger.promised_mib(job.id), ledger.occupants.get(job.id)
+    peak, wanted = occupant.peak_mib if occupant is not None else None, evidence.requested_mib
     needed = None if peak is None and wanted is None else (peak or 0) + (wanted or 0)
     if needed is not None and reserved is not None and needed > reserved + little:
         why = f"it needed {show_mib(needed)}, {show_mib(reserved)} was reserved"
         return Blame(Cause.OWN, uuid, reserved, why)
     capped, cap = is_capped(job, attempt, uuid), dict(attempt.caps).get(uuid)
-    alone = ledger.is_quiet and ledger.holdings.keys() <= {job.id}
+    alone = ledger.is_quiet and ledger.occupants.keys() <= {job.id}
     at_cap = capped and (
         cap is None or cap <= (reserved or 0) + little or (peak or 0) >= FULL * cap
     )
@@ -226,16 +226,16 @@ def part_of_total(option: str, had_mib: int, total_mib: int) -> str:
 def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:
     """Return which neighbour took most beyond its reservation; None if none took more."""
     found = []
-    for holding in ledger.holdings.values():
-        theirs, used = ledger.promised_mib(holding.job_id), holding.observed_mib
-        if holding.job_id == job.id or used is None or theirs is None:
+    for occupant in ledger.occupants.values():
+        theirs, used = ledger.promised_mib(occupant.job_id), occupant.observed_mib
+        if occupant.job_id == job.id or used is None or theirs is None:
             continue
-        why = f"job {holding.job_id} used {show_mib(used)}, {show_mib(theirs)} was reserved"
+        why = f"job {occupant.job_id} used {show_mib(used)}, {show_mib(theirs)} was reserved"
         found.append((used - theirs, why))
     reserved, unmanaged = ledger.reserved_mib, ledger.unmanaged_mib or 0
     if reserved <= ledger.device.capacity_mib and not ledger.is_quiet:
         # Without overcommitment, what is not reserved is all that they can have.
-        why = who_uses(ledger.reading, ledger.holdings, unmanaged, past=True)
+        why = who_uses(ledger.reading, ledger.occupants, unmanaged, past=True)
         found.append((reserved + unmanaged - ledger.device.capacity_mib, why))
     most, why = max(found, default=(0, ""))
     return why if most > SETTLE_GROWTH_MIB else None

@@ -23,12 +23,12 @@ def take_reading(state: State, reading: Reading) -> None:
         state.step.energy.append(used)
     if idle_w is not None:
         state.put_idle_power(reading.device, idle_w)
-    for holding in changed:
-        attempt = state.live_attempt(holding.job_id, holding.serial)
+    for occupant in changed:
+        attempt = state.live_attempt(occupant.job_id, occupant.serial)
         if attempt is None:
             continue
-        state.put_usage(attempt, merged(attempt.usage, (holding.usage(reading.device),)))
-        other = ledger.corrected(holding)
+        state.put_usage(attempt, merged(attempt.usage, (occupant.usage(reading.device),)))
+        other = ledger.corrected(occupant)
         if other is not None and attempt.target is None:
             state.reserve(other)
     if ledger.device.caps:
@@ -51,9 +51,9 @@ def end_on_vanished(state: State) -> None:
     for ledger in [le for le in state.ledgers.values() if le.vanished]:
         if ledger.device.kind is not DeviceKind.MIG:
             continue
-        for holding in list(ledger.holdings.values()):
-            attempt = state.live_attempt(holding.job_id, holding.serial)
+        for occupant in list(ledger.occupants.values()):
+            attempt = state.live_attempt(occupant.job_id, occupant.serial)
             if attempt is None:
                 continue
             reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"
-            stop(state, state.jobs[holding.job_id], attempt, StopReason.LOST, reason)
+            stop(state, state.jobs[occupant.job_id], attempt, StopReason.LOST, reason)

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
-from radrm.core.state.readings import Holding
+from radrm.core.state.readings import Occupant
 
 ASSUMED_IDLE_W = 50.0
 """Idle power of a device that has not been read while idle. An A100 draws 50 to 60 W."""
@@ -46,15 +46,15 @@ class _Part(Struct):
 
 
 class EnergyMeter:
-    """Books the energy of one device. `holdings`: the attempts there now, by job."""
+    """Books the energy of one device. `occupants`: the attempts there now, by job."""
 
     __slots__ = (
-        *("_ahead_j", "_counter_j", "_holdings", "_noted_w", "_over_j", "_parts", "_power_w"),
+        *("_ahead_j", "_counter_j", "_occupants", "_noted_w", "_over_j", "_parts", "_power_w"),
         *("_read_s", "_seconds", "_unread", "_until_s", "idle_w"),
     )
 
-    def __init__(self, holdings: Mapping[int, Holding]) -> None:
-        self._holdings = holdings
+    def __init__(self, occupants: Mapping[int, Occupant]) -> None:
+        self._occupants = occupants
         self.idle_w: float | None = None
         """The least power read while no process was there; None before that."""
         self._noted_w: float | None = None
@@ -90,7 +90,7 @@ class EnergyMeter:
         self._see_activity(reading)
         if since_s is not None:
             self._book_until(reading, since_s)
-        if quiet and not self._holdings and since_s == self._until_s:
+        if quiet and not self._occupants and since_s == self._until_s:
             self._see_idle(reading.power_w)
         self._until_s = boot_s if since_s is None else max(boot_s, self._until_s)
         self._read_s, self._ahead_j = boot_s, 0.0
@@ -155,7 +155,7 @@ class EnergyMeter:
         return joules if 0 <= joules <= _MOST_W * max(1.0, seconds) else None
 
     def _book(self, joules: float, seconds: float) -> None:
-        here = self._holdings
+        here = self._occupants
         if not here:
             self._add(None, joules)
             return
@@ -165,10 +165,10 @@ class EnergyMeter:
         shown = [each.activity for each in here.values()]
         unknown = None in shown
         total = 0.0 if unknown else sum(each or 0.0 for each in shown)
-        for job_id, holding in here.items():
-            weight = (holding.activity or 0.0) / total if total > 0 else 1 / len(here)
+        for job_id, occupant in here.items():
+            weight = (occupant.activity or 0.0) / total if total > 0 else 1 / len(here)
             part_j = idle_j / len(here) + above_j * weight
-            holding.energy_j = (holding.energy_j or 0.0) + part_j
+            occupant.energy_j = (occupant.energy_j or 0.0) + part_j
             self._add(job_id, part_j, above_j * weight if unknown and len(here) > 1 else 0.0)
 
     def _add(self, job_id: int | None, joules: float, equally_j: float = 0.0) -> None:
@@ -180,8 +180,8 @@ class EnergyMeter:
         """Note the activity of each job. One without a process there shows none."""
         shown = {m.job_id: m.smact for m in reading.attempts or ()}
         known = any(smact is not None for smact in shown.values())
-        for job_id, holding in self._holdings.items():
-            holding.activity = shown.get(job_id, 0.0) if known else None
+        for job_id, occupant in self._occupants.items():
+            occupant.activity = shown.get(job_id, 0.0) if known else None
 
     def _see_idle(self, power_w: float | None) -> None:
         if power_w is not None and power_w >= LEAST_IDLE_W:

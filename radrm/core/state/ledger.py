@@ -18,10 +18,10 @@ Under a policy with trials (`CoreSettings.trial_floor_mib`)
 - a job that grows beyond its reservation gets as much again, as far as that is unreserved:
   memory grows in steps, and a job that exceeds its estimate will exceed it by more. So the next
   job is placed beside what it will need. What was reserved before is remembered for blame
-  (`Holding.promised_mib`).
+  (`Occupant.promised_mib`).
 
 Invariants:
-- Each live attempt has one *holding* and one reservation of kind RUNNING on each of its
+- Each live attempt has one *occupant* and one reservation of kind RUNNING on each of its
   devices. `admit` and `reserve` are called together, `release` and `unreserve` too.
 - Unknown figures are None, never zero: a device without a sound and recent reading takes no
   job.
@@ -34,7 +34,7 @@ reading from before the last leave is ignored.
 
 `core/constraints/fit.py` has the theory of turns on an MPS server.
 
-What a restart sees: reservations and the attempts' usage are stored; holdings are made again
+What a restart sees: reservations and the attempts' usage are stored; occupants are made again
 from them (`core/adoption.py`), and their memory counts as still growing. Readings, the
 load and the times of turns are not stored; until the first reading the device takes no job.
 """
@@ -60,7 +60,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.energy import EnergyMeter
 from radrm.core.state.load import SmactLoad, SmactWindow, Window
 from radrm.core.state.readings import (
-    Holding,
+    Occupant,
     SharedTime,
     attribute,
     believable,
@@ -84,10 +84,10 @@ class CohortData(Struct, frozen=True):
 class Cohort:
     """The clients on one MPS server: at most one user's at a time."""
 
-    __slots__ = ("_had_turn", "_holdings", "last_turn_s", "since_s", "uid")
+    __slots__ = ("_had_turn", "_occupants", "last_turn_s", "since_s", "uid")
 
-    def __init__(self, holdings: Mapping[int, Holding]) -> None:
-        self._holdings = holdings
+    def __init__(self, occupants: Mapping[int, Occupant]) -> None:
+        self._occupants = occupants
         self.uid: int | None = None
         """The user whose clients are there; None if there are none."""
         self.since_s = 0.0
@@ -98,14 +98,14 @@ class Cohort:
         """The user whose turn has ended, until another client comes."""
 
     def after_join(self, since_s: float) -> None:
-        """Note that a client has joined the holdings."""
+        """Note that a client has joined the occupants."""
         # A restart adopts clients in any order: the oldest one counts.
         self.since_s = since_s if self.uid is None else min(self.since_s, since_s)
         self._had_turn = None
         self._find_user()
 
     def after_leave(self, uid: int, now_s: float, turn_s: float) -> None:
-        """Note that a client left, after it left the holdings. `turn_s`: a turn's length."""
+        """Note that a client left, after it left the occupants. `turn_s`: a turn's length."""
         self._find_user()
         if self.uid is not None:
             return
@@ -114,7 +114,7 @@ class Cohort:
             self._had_turn = uid
 
     def _find_user(self) -> None:
-        clients = (h.uid for h in self._holdings.values() if h.collocation is Collocation.MPS)
+        clients = (h.uid for h in self._occupants.values() if h.collocation is Collocation.MPS)
         self.uid = next(clients, None)
 
     def turn_over(self, now_s: float, turn_s: float) -> int | None:
@@ -148,7 +148,7 @@ yet: usage is volatile."""
 
 
 class DeviceLedger:
-    """One device: its record, its holdings, its reservations and its last reading."""
+    """One device: its record, its occupants, its reservations and its last reading."""
 
     def __init__(
         self,
@@ -166,20 +166,20 @@ class DeviceLedger:
         self._clock = clock
         self.drained: str | None = None
         self.vanished = False
-        self.holdings: dict[int, Holding] = {}
+        self.occupants: dict[int, Occupant] = {}
         """By job id."""
-        self.reserved = Reserved(self.holdings, clock)
+        self.reserved = Reserved(self.occupants, clock)
         self.reserved.see(device)
         self.reading: Reading | None = None
         self.unmanaged_mib: int | None = None
         # Not `window or ...`: an empty window is false.
         window = SmactWindow(settings.smact_window_s) if window is None else window
-        self.cohort = Cohort(self.holdings)
+        self.cohort = Cohort(self.occupants)
         self.load = SmactLoad(settings, window)
         self._settings = settings
-        self.energy = EnergyMeter(self.holdings)
-        self._shared = SharedTime(self.holdings)
-        self._periods = SharedPeriods(self.holdings, learn)
+        self.energy = EnergyMeter(self.occupants)
+        self._shared = SharedTime(self.occupants)
+        self._periods = SharedPeriods(self.occupants, learn)
         self.fresh_from_s = float("-inf")
         """Boot time of the last leave. Earlier readings may still count the job that left."""
         self._unusable_since_s: float | None = None
@@ -267,53 +267,53 @@ class DeviceLedger:
         self.version += 1
         self.reserved.drop(key)
 
-    def corrected(self, holding: Holding) -> Reservation | None:
+    def corrected(self, occupant: Occupant) -> Reservation | None:
         """Return a job's reservation as its readings correct it; None if it stays.
 
         A smaller one of a job that has settled, or whose trial has ended; a larger one of a job
         that has grown beyond it.
         """
-        mine = self.reserved.running(holding.job_id)
+        mine = self.reserved.running(occupant.job_id)
         if mine is None or mine.mib is None:
             return None
-        peak = holding.peak_mib or 0
-        if holding.settled and peak:
-            enough = max(peak + self._settings.headroom_mib, holding.floor_mib)
+        peak = occupant.peak_mib or 0
+        if occupant.settled and peak:
+            enough = max(peak + self._settings.headroom_mib, occupant.floor_mib)
             if enough < mine.mib:
-                holding.promised_mib = None
+                occupant.promised_mib = None
                 return replace(mine, mib=enough)
         least = self._settings.trial_floor_mib
         if least is None:
             return None
-        if holding.unknown and not holding.on_trial and not holding.settled:
+        if occupant.unknown and not occupant.on_trial and not occupant.settled:
             enough = max(2 * peak, least)
-            if holding.promised_mib is None and enough < mine.mib:
+            if occupant.promised_mib is None and enough < mine.mib:
                 return replace(mine, mib=enough)
-        return self._enlarged(holding, mine, mine.mib)
+        return self._enlarged(occupant, mine, mine.mib)
 
-    def _enlarged(self, holding: Holding, mine: Reservation, reserved: int) -> Reservation | None:
+    def _enlarged(self, occupant: Occupant, mine: Reservation, reserved: int) -> Reservation | None:
         """Return the larger reservation of a job that has grown beyond its own; None if it has not,
         or if all is reserved.
 
         It is as much again beyond what it uses, and at least the headroom.
         """
-        used = holding.observed_mib or 0
+        used = occupant.observed_mib or 0
         if used - reserved <= SETTLE_GROWTH_MIB or self.unmanaged_mib is None:
             return None
         more = max(used - reserved, self._settings.headroom_mib)
         room = self.free_mib(mine.owner) or 0
         enough = max(used, min(used + more, room))
-        if holding.promised_mib is None:
-            holding.promised_mib = reserved
+        if occupant.promised_mib is None:
+            occupant.promised_mib = reserved
         return replace(mine, mib=enough)
 
     def promised_mib(self, job_id: int) -> int | None:
         """Return what was reserved for a job before its own growth enlarged that; None: the whole
         device, or nothing."""
-        mine, holding = self.reserved.running(job_id), self.holdings.get(job_id)
-        if mine is None or holding is None or holding.promised_mib is None:
+        mine, occupant = self.reserved.running(job_id), self.occupants.get(job_id)
+        if mine is None or occupant is None or occupant.promised_mib is None:
             return None if mine is None else mine.mib
-        return holding.promised_mib
+        return occupant.promised_mib
 
     def _reserved_for(self, job_id: int) -> int:
         mine = self.reserved.running(job_id)
@@ -330,7 +330,7 @@ class DeviceLedger:
         """Return whether the device takes no job now that waits, whatever that needs."""
         if self.unreadable(now_s) is not None:
             return True
-        return any(each.collocation.whole_device for each in self.holdings.values())
+        return any(each.collocation.whole_device for each in self.occupants.values())
 
     def is_stale(self, now_s: float) -> bool:
         """Return whether the last reading is older than `CoreSettings.stale_after_s`."""
@@ -346,7 +346,7 @@ class DeviceLedger:
         unmanaged, most = self.unmanaged_mib or 0, self._settings.idle_unmanaged_mib
         if unmanaged <= most:
             return None
-        who = who_uses(self.reading, self.holdings, unmanaged)
+        who = who_uses(self.reading, self.occupants, unmanaged)
         return f"{who}, more than core.idle_unmanaged_mib = {most}"
 
     def is_sound(self, now: Instant) -> bool:
@@ -392,8 +392,8 @@ class DeviceLedger:
 
     # ------------------------------------------------------------- readings
 
-    def take(self, reading: Reading) -> list[Holding]:
-        """Take in a reading. Returns the holdings whose usage must be saved now.
+    def take(self, reading: Reading) -> list[Occupant]:
+        """Take in a reading. Returns the occupants whose usage must be saved now.
 
         Their peak rose, they settled, or they were last saved `NOTED_EVERY_S` ago.
         """
@@ -415,11 +415,11 @@ class DeviceLedger:
         failed = reading and (reading.error, reading.fault, reading.used_mib is None, late)
         shown = [
             (h.observed_mib, h.settled, h.on_trial, h.began_s is None, h.alone_smact)
-            for h in self.holdings.values()
+            for h in self.occupants.values()
         ]
         return unknown, failed, self.unmanaged_mib, shown
 
-    def _take(self, reading: Reading) -> list[Holding]:
+    def _take(self, reading: Reading) -> list[Occupant]:
         self.reading, self.load.error = believable(reading)
         reading = self.reading
         boot_s = reading.at.boot_s
@@ -433,59 +433,59 @@ class DeviceLedger:
         rose = self._take_memory(reading)
         self.energy.take(reading, self.is_quiet)
         self.load.take(reading)
-        smact, alone = reading.smact, len(self.holdings) == 1
+        smact, alone = reading.smact, len(self.occupants) == 1
         counts = smact is not None and self.is_quiet and self.load.counts(reading)
         if smact is not None and counts:
             self._shared.see(smact)
         if self.is_quiet and boot_s >= self.load.warm_from_s:
             self._periods.take(self.device.name, boot_s, smact if counts else None)
         changed = []
-        for holding in self.holdings.values():
-            holding.shared |= not alone
+        for occupant in self.occupants.values():
+            occupant.shared |= not alone
             if smact is not None:
-                holding.see_smact(smact, alone and counts)
+                occupant.see_smact(smact, alone and counts)
             settings = self._settings
-            settles = holding.is_quiet(boot_s, settings.settle_s, settings.settle_steps_s)
-            settles = settles and not holding.settled
-            holding.settled |= settles
-            ends = holding.on_trial and (holding.settled or boot_s >= self._trial_end_s(holding))
-            holding.on_trial &= not ends
-            due = boot_s - holding.noted_s >= NOTED_EVERY_S
-            if due or holding.job_id in rose or settles or ends:
-                holding.noted_s = boot_s
-                changed.append(holding)
+            settles = occupant.is_quiet(boot_s, settings.settle_s, settings.settle_steps_s)
+            settles = settles and not occupant.settled
+            occupant.settled |= settles
+            ends = occupant.on_trial and (occupant.settled or boot_s >= self._trial_end_s(occupant))
+            occupant.on_trial &= not ends
+            due = boot_s - occupant.noted_s >= NOTED_EVERY_S
+            if due or occupant.job_id in rose or settles or ends:
+                occupant.noted_s = boot_s
+                changed.append(occupant)
         return changed
 
-    def _trial_end_s(self, holding: Holding) -> float:
+    def _trial_end_s(self, occupant: Occupant) -> float:
         """Return the boot time at which a trial ends, settled or not."""
-        if holding.began_s is None:
-            return holding.since_s + self._settings.idle_trial_s
-        return holding.began_s + self._settings.settle_s
+        if occupant.began_s is None:
+            return occupant.since_s + self._settings.idle_trial_s
+        return occupant.began_s + self._settings.settle_s
 
     def step(self, job_id: int, steps: float, boot_s: float) -> None:
         """Take in how many optimizer steps a job on this device says it has done."""
-        holding, settings = self.holdings.get(job_id), self._settings
+        occupant, settings = self.occupants.get(job_id), self._settings
         if settings.trial_floor_mib is None or steps < settings.settle_steps:
             return
-        if holding is not None:
-            holding.step(boot_s)
+        if occupant is not None:
+            occupant.step(boot_s)
 
-    def trial(self, uid: int | None = None) -> Holding | None:
+    def trial(self, uid: int | None = None) -> Occupant | None:
         """Return a job that is on trial here; None if none is. `uid`: a job of this user."""
-        for holding in self.holdings.values():
-            if holding.on_trial and uid in (None, holding.uid):
-                return holding
+        for occupant in self.occupants.values():
+            if occupant.on_trial and uid in (None, occupant.uid):
+                return occupant
         return None
 
     def _take_memory(self, reading: Reading) -> set[int]:
         """Note the memory of each job. Returns the jobs whose peak rose noticeably."""
-        self.unmanaged_mib, seen = attribute(reading, self.holdings, self._reserved_for)
+        self.unmanaged_mib, seen = attribute(reading, self.occupants, self._reserved_for)
         rose, boot_s, growth_mib = set(), reading.at.boot_s, SETTLE_GROWTH_MIB
         for job_id, used_mib in seen.items():
-            holding = self.holdings[job_id]
-            if used_mib is not None and used_mib != holding.observed_mib:
+            occupant = self.occupants[job_id]
+            if used_mib is not None and used_mib != occupant.observed_mib:
                 self.reserved.outdated()
-            if used_mib is not None and holding.see(used_mib, boot_s, growth_mib):
+            if used_mib is not None and occupant.see(used_mib, boot_s, growth_mib):
                 rose.add(job_id)
         return rose
 
@@ -520,8 +520,8 @@ class DeviceLedger:
         self.version += 1
         self._count_before(now_s)
         smact = job.smact_in(attempt.placement.collocation, self.device)
-        self.load.before_join(not self.holdings, smact)
-        self.holdings[job.id] = Holding(
+        self.load.before_join(not self.occupants, smact)
+        self.occupants[job.id] = Occupant(
             job_id=job.id,
             serial=attempt.serial,
             uid=job.spec.uid,
@@ -535,7 +535,7 @@ class DeviceLedger:
             wide=len(attempt.devices) > 1,
             unknown=job.needs_trial,
         )
-        self.holdings[job.id].on_trial = (
+        self.occupants[job.id].on_trial = (
             job.needs_trial
             and self._settings.trial_floor_mib is not None
             and not attempt.placement.collocation.whole_device
@@ -546,25 +546,25 @@ class DeviceLedger:
         self.load.warm_up(self._latest_s())
         known = attempt.used.get(self.device.uuid)
         if known is not None:
-            self.holdings[job.id].recall(known, now_s)
+            self.occupants[job.id].recall(known, now_s)
 
     def release(self, job_id: int, now_s: float, left_s: float | None = None) -> Usage | None:
         """Remove an attempt that left at `left_s` (now, if None), and return its usage. None if it
         is not here. The device takes no job until it has been read after `now_s`."""
-        if job_id not in self.holdings:
+        if job_id not in self.occupants:
             return None
         self.version += 1
         left_s = now_s if left_s is None else left_s
         self._count_before(left_s)
-        holding = self.holdings.pop(job_id)
+        occupant = self.occupants.pop(job_id)
         self._shared.after_change()
         self.reserved.outdated()
-        if holding.collocation is Collocation.MPS:
-            self.cohort.after_leave(holding.uid, now_s, self._settings.mps_cohort_s)
-        self.load.after_leave(not self.holdings)
+        if occupant.collocation is Collocation.MPS:
+            self.cohort.after_leave(occupant.uid, now_s, self._settings.mps_cohort_s)
+        self.load.after_leave(not self.occupants)
         self.load.warm_up(self._latest_s(), left_s)
         self.fresh_from_s = now_s
-        return holding.usage(self.device.uuid)
+        return occupant.usage(self.device.uuid)
 
     def turn_over(self, now_s: float) -> int | None:
         """Return the user who has had a turn on the MPS server. None if no user has, or if it takes
@@ -585,4 +585,4 @@ class DeviceLedger:
 
     def _latest_s(self) -> float:
         """Return the boot time at which the latest of the present jobs came."""
-        return max((h.since_s for h in self.holdings.values()), default=float("-inf"))
+        return max((h.since_s for h in self.occupants.values()), default=float("-inf"))

@@ -53,7 +53,7 @@ class _Part(Struct):
         return kept
 
 
-class Holding(Struct):
+class Occupant(Struct):
     """The measured use of one live attempt on one device."""
 
     job_id: int
@@ -162,7 +162,7 @@ class Holding(Struct):
             total = (part.smact or 0.0) * part.count
             self.beside[part.others] = _Part(part.seconds, total, part.count)
 
-    def part_beside(self, others: Iterable[Holding]) -> _Part:
+    def part_beside(self, others: Iterable[Occupant]) -> _Part:
         """Return the part of its shared time beside these others, a new one if there is room."""
         known = [other.own_smact for other in others]
         steps = sorted(round(each / _STEP) * _STEP for each in known if each is not None)
@@ -220,10 +220,10 @@ class SharedTime:
     shows alone: nobody is alone meanwhile. The time while no daemon runs is not counted.
     """
 
-    __slots__ = ("_holdings", "_parts", "_until_s")
+    __slots__ = ("_occupants", "_parts", "_until_s")
 
-    def __init__(self, holdings: Mapping[int, Holding]) -> None:
-        self._holdings = holdings
+    def __init__(self, occupants: Mapping[int, Occupant]) -> None:
+        self._occupants = occupants
         self._until_s: float | None = None
         self._parts: list[_Part] | None = None
         """The part of each attempt that counts now; None: not known yet."""
@@ -254,10 +254,10 @@ class SharedTime:
         """Return the parts that count now; none while an attempt is alone."""
         parts = self._parts
         if parts is None:
-            here = list(self._holdings.values()) if len(self._holdings) > 1 else []
+            here = list(self._occupants.values()) if len(self._occupants) > 1 else []
             parts = self._parts = [
-                holding.part_beside([other for other in here if other is not holding])
-                for holding in here
+                occupant.part_beside([other for other in here if other is not occupant])
+                for occupant in here
             ]
         return parts
 
@@ -310,13 +310,13 @@ _NAMED = 3
 
 
 def who_uses(
-    reading: Reading | None, holdings: Mapping[int, Holding], mib: int, past: bool = False
+    reading: Reading | None, occupants: Mapping[int, Occupant], mib: int, past: bool = False
 ) -> str:
     """Return who has memory that no job holds here: `unmanaged processes use 642M of it (Xorg of
     ada 500M)`. `mib`: all of it. `past`: who had it."""
     found: list[str] = []
     for each in (reading.attempts if reading is not None else None) or ():
-        held = holdings.get(each.job_id)
+        held = occupants.get(each.job_id)
         if each.used_mib and (held is None or held.serial != each.serial):
             job, much = each.job_id, show_mib(each.used_mib)
             uses = f"job {job} uses {much} of it, and does not hold it"
@@ -362,7 +362,7 @@ class Track(Struct):
 
 def attribute(
     reading: Reading,
-    holdings: Mapping[int, Holding],
+    occupants: Mapping[int, Occupant],
     reserved_for: Callable[[int], int],
 ) -> tuple[int | None, dict[int, int | None]]:
     """Return the memory of unmanaged processes, and of each job on the device, in MiB.
@@ -376,11 +376,11 @@ def attribute(
     """
     if reading.used_mib is None:
         return None, {}
-    seen: dict[int, int | None] = {} if reading.attempts is not None else dict.fromkeys(holdings)
+    seen: dict[int, int | None] = {} if reading.attempts is not None else dict.fromkeys(occupants)
     left_mib = 0
     for memory in reading.attempts or ():
-        holding = holdings.get(memory.job_id)
-        if holding is not None and holding.serial == memory.serial:
+        occupant = occupants.get(memory.job_id)
+        if occupant is not None and occupant.serial == memory.serial:
             seen[memory.job_id] = memory.used_mib
         else:
             left_mib += memory.used_mib or 0
@@ -397,4 +397,4 @@ def attribute(
     elif unknown:
         # Several such jobs: each counts as using its reservation.
         rest -= sum(reserved_for(job_id) for job_id in unknown)
-    return max(0, rest), {job_id: seen.get(job_id, 0) for job_id in holdings}
+    return max(0, rest), {job_id: seen.get(job_id, 0) for job_id in occupants}

@@ -30,7 +30,7 @@ from itertools import chain
 from msgspec import Struct
 
 from radrm.core.records import Device, Instant, Reservation, ReservationKey, UserReservation
-from radrm.core.state.readings import Holding
+from radrm.core.state.readings import Occupant
 from radrm.core.words import ReservationKind
 
 FOREVER = float("inf")
@@ -100,8 +100,8 @@ class Reserved:
     The reservations of the owner `but` do not count.
     """
 
-    def __init__(self, holdings: Mapping[int, Holding], clock: Callable[[], Instant]) -> None:
-        self._holdings = holdings
+    def __init__(self, occupants: Mapping[int, Occupant], clock: Callable[[], Instant]) -> None:
+        self._occupants = occupants
         self._clock = clock
         self.held: dict[ReservationKey, Reservation] = {}
         """Those of live attempts and of migrations' targets."""
@@ -153,8 +153,8 @@ class Reserved:
             return device.capacity_mib
         if reservation.kind is not ReservationKind.RUNNING or reservation.job_id is None:
             return reservation.mib
-        holding = self._holdings.get(reservation.job_id)
-        observed = holding.observed_mib if holding else None
+        occupant = self._occupants.get(reservation.job_id)
+        observed = occupant.observed_mib if occupant else None
         return max(reservation.mib, observed or 0)
 
     def held_mib(self, device: Device, but: str | None) -> int:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
-from radrm.core.state.readings import Holding
+from radrm.core.state.readings import Occupant
 from radrm.core.words import Collocation
 
 KIND = "sharing"
@@ -150,10 +150,10 @@ class Steps(Struct):
 class SharedPeriods:
     """Cuts the time of one device, and passes on the periods that show something."""
 
-    __slots__ = ("_emit", "_holdings", "_since_s", "_smact", "_steps")
+    __slots__ = ("_emit", "_occupants", "_since_s", "_smact", "_steps")
 
-    def __init__(self, holdings: Mapping[int, Holding], emit: Callable[[SharedPeriod], None]):
-        self._holdings = holdings
+    def __init__(self, occupants: Mapping[int, Occupant], emit: Callable[[SharedPeriod], None]):
+        self._occupants = occupants
         self._emit = emit
         self._steps: dict[int, Steps] = {}
         self._since_s: float | None = None
@@ -174,12 +174,12 @@ class SharedPeriods:
 
     def report(self, job_id: int, boot_s: float, step: float) -> None:
         """Take in a report of a job's steps."""
-        if self._since_s is not None and boot_s >= self._since_s and job_id in self._holdings:
+        if self._since_s is not None and boot_s >= self._since_s and job_id in self._occupants:
             self._steps.setdefault(job_id, Steps()).note(boot_s, step)
 
     def close(self, kind: str, until_s: float) -> None:
         """End the period: the jobs of the device are about to change."""
-        since_s, (total, count), here = self._since_s, self._smact, self._holdings
+        since_s, (total, count), here = self._since_s, self._smact, self._occupants
         self._since_s, self._smact = None, [0.0, 0.0]
         for job_id in [each for each in self._steps if each not in here]:
             del self._steps[job_id]

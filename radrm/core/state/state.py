@@ -369,7 +369,7 @@ class State:
         """
         ledger = self.ledgers[uuid]
         may_return = ledger.device.kind is DeviceKind.GPU and uuid not in self._cut()
-        if not ledger.vanished or ledger.holdings or may_return:
+        if not ledger.vanished or ledger.occupants or may_return:
             return
         del self.ledgers[uuid]
         self.out_of_service.pop(uuid, None)

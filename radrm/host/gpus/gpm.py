@@ -70,9 +70,8 @@ class Gpm:
 
     def start(self, devices: Sequence[Device]) -> None:
         wanted = {device.uuid for device in devices}
-        with self._library.inside():
-            for uuid in self._meters.keys() - wanted:
-                self._free(self._meters.pop(uuid))
+        for uuid in self._meters.keys() - wanted:
+            self._free(self._meters.pop(uuid))
         for uuid in wanted - self._meters.keys():
             self._meters[uuid] = _Meter(self._library.generation)
 
@@ -89,8 +88,7 @@ class Gpm:
         now_s = self._now()
         due = meter.taken_s is None or now_s - meter.taken_s >= SHORTEST_S
         if due and meter.supported is not False:
-            with self._library.inside():
-                self._measure(uuid, meter)
+            self._measure(uuid, meter)
         if meter.smact is None:
             return None
         age_s = max(0.0, self._now() - meter.measured_s)
@@ -102,13 +100,7 @@ class Gpm:
         return meter.error if meter is not None and ours else None
 
     def close(self) -> None:
-        """Free the buffers and return at once.
-
-        While another thread is inside a call, the buffers stay allocated until the process ends.
-        """
-        if not self._library.in_use_elsewhere:
-            self._free_all()
-        self._meters.clear()
+        """Do nothing: the buffers are freed with the connection."""
 
     # -------------------------------------------------------------- one device
 

@@ -2,9 +2,7 @@
 
 Theory of operation. `Readings` asks its source and hands the answer through its stages, in a fixed
 row: SM activity, compute instances, the GPUs that radrm uses; then MPS (`host/mps/service.py`) and
-memory caps (`memory_caps.py`), where a daemon has them. The source alone asks the driver. The
-stages of MPS and of caps live as long as the daemon; the others belong to one row, and are made
-anew with its source when a call hangs.
+memory caps (`memory_caps.py`), where a daemon has them. The source alone asks the driver.
 """
 
 from __future__ import annotations
@@ -65,13 +63,6 @@ class Readings(GpuSource):
 
     def acknowledge(self, uuid: str) -> None:
         self.source.acknowledge(uuid)
-
-    def take_over(self, other: GpuSource) -> None:
-        """Take over what the source and the stages of another `Readings` have learned."""
-        if isinstance(other, Readings):
-            self.source.take_over(other.source)
-            for stage, before in zip(self.stages, other.stages, strict=False):
-                stage.take_over(before)
 
     def close(self) -> None:
         for stage in self.stages:
@@ -142,7 +133,7 @@ class SmActivity(Stage):
             for one in self._measured.values():
                 one.zeros.clear()
                 one.asked_s = one.asked_s or [time.monotonic()]
-            most = max([1, *(len(one.asked_s) for one in before.values())])
+            most = max((len(one.asked_s) for one in before.values()), default=1)
             for feed in range(min(most, len(self.feeds))):
                 self._start(feed)
         return devices
@@ -151,13 +142,6 @@ class SmActivity(Stage):
         found = tuple(map(self._with_smact, readings))
         self._log_changes()
         return found
-
-    def take_over(self, other: Stage) -> None:
-        """Know which feed has measured which device."""
-        if isinstance(other, SmActivity):
-            for uuid, before in list(other._measured.items()):
-                one = self._measured.setdefault(uuid, _Measured(before.device))
-                one.served, one.logged = before.served, before.logged
 
     def close(self) -> None:
         for feed in self.feeds:

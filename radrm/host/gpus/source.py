@@ -5,10 +5,9 @@ driver), and it passes some stages in a row, each of which adds what it knows: S
 memory caps. `readings.Readings` is the row. No stage knows another one, and none asks the driver
 about a reading.
 
-One thread reads the devices and calls the sources, stages and feeds. A call may hang in the driver
-for ever. Then a watcher gives up that thread and opens a new source, which takes over what the old
-one knew. So `acknowledge`, `take_over` and `close` must not wait for a call that hangs. Nothing
-here is stored: a restart knows only what the driver still reports.
+One thread reads the devices, calls the sources, stages and feeds, and closes them. A call may hang
+in the driver for ever; `acknowledge` may then come from another thread. Nothing here is stored: a
+restart knows only what the driver still reports.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class GpuSource(Protocol):
     """Lists and reads devices. Every source is a subclass and inherits the defaults.
 
     `devices` and `read` raise `DeviceError` when the source as a whole cannot answer. A single
-    device that cannot be read gives a `Reading` with `error` set. Any thread may call them, but
-    never two at a time.
+    device that cannot be read gives a `Reading` with `error` set. Any thread may call the methods,
+    but never two at a time, except `acknowledge`.
     """
 
     name: str
@@ -61,16 +60,8 @@ class GpuSource(Protocol):
         """
         return
 
-    def take_over(self, other: GpuSource) -> None:
-        """Copy what `other` has learned, such as reported faults; this source replaces it.
-
-        Sources of another kind are ignored. `other` may hang in a call, so only its stored
-        values are read.
-        """
-        return
-
     def close(self) -> None:
-        """Release the driver. Returns at once."""
+        """Release the driver."""
         ...
 
 
@@ -93,12 +84,8 @@ class Stage:
         """Return the readings of one round, in the same order."""
         return readings
 
-    def take_over(self, other: Stage) -> None:
-        """Copy what `other` has learned; this stage replaces it. Others are ignored."""
-        return
-
     def close(self) -> None:
-        """Release what belongs to this row of stages. Returns at once."""
+        """End what belongs to this row of stages. Any thread may call it; it asks no driver."""
         return
 
 

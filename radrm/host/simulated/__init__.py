@@ -6,9 +6,9 @@ NVML. Only the GPUs are simulated; a job that uses a real GPU finds none here. T
 is `radrm.simulated`, which the simulator shares.
 
 The files, in the order in which they may import one another:
+    client          a job's connection to the driver
     requests        the requests to the driver, and who may make them
     driver          the driver process: lock, loop, end
-    client          a job's connection to the driver
     simulated_gpus  the source of readings that asks the driver
     start_driver    starts the driver, or finds the one that runs
     simjob          `radrm-simjob`, a stand-in for a training job

@@ -14,6 +14,9 @@ from typing import Any
 from radrm.errors import DeviceError
 from radrm.host.sockets import connect
 
+EXIT_LOCKED = 3
+"""The exit code of a driver that has found another one running."""
+
 
 class OutOfGpuMemory(Exception):
     """A refused allocation. `position` is the device's number among the context's own, from 0.

@@ -4,205 +4,164 @@ Theory of operation:
 
 - **One driver per lock file.** The kernel releases the lock with the process, so it is never
   stale. The lock file also holds the clock's anchors: the next driver continues that clock.
-- **One thread.** Each turn first reads everything that has arrived, then answers one line of each
-  client. So a dead process's memory is free before any reading of that turn, and a busy client
-  delays no other.
+- **One thread.** All that has arrived is read before a line is answered (`call_soon`). So a dead
+  process's memory is free before any reading that was asked for after its end. Each client has one
+  line answered at a time, so a busy one delays no other.
 - **Clients are untrusted.** The length of a line, the number of clients and each user's part of
-  them are limited. A wrong line gets an error and ends the connection. The driver does not read
-  from a client that does not read its answers.
+  them are limited. A wrong line gets an error and ends the connection. A client that does not read
+  its answers gets no more.
 - **End.** The driver ends after `LINGER_S` without a client, so a restarted daemon finds it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import fcntl
 import json
 import os
 import resource
-import selectors
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 
 import msgspec
 
 from radrm.errors import RadrmError
 from radrm.host.clock import Clock, boot_id
+from radrm.host.simulated.client import EXIT_LOCKED
 from radrm.host.simulated.requests import Answer, BadRequest, Service
 from radrm.host.sockets import Peer, listen, peer
 from radrm.simulated.model import Model, Reader
 from radrm.simulated.spec import parse
 
 LINGER_S = 60.0
-EXIT_LOCKED = 3
 _LONGEST_LINE = 65536
 _MOST_CLIENTS = 4096
 _KEPT_FOR_OWNER = 32
 _KEPT_FILES = 32
 
 
-class _Client:
-    """One connection, with the bytes that wait to be answered and those that wait to be sent."""
+class _Client(asyncio.Protocol):
+    """One connection, and what it has sent that waits to be answered."""
 
-    def __init__(self, sock: socket.socket, who: Peer) -> None:
-        self.sock = sock
-        self.peer = who
-        self.reader = Reader()
-        self.inbox = bytearray()
-        self.outbox = bytearray()
-        self.ended = False
-        """The driver reads nothing more from it, and still sends the answers in `outbox`."""
+    transport: asyncio.Transport
 
-    def next_line(self) -> bytes | None:
-        end = self.inbox.find(b"\n")
-        if end < 0:
-            return None
-        line = bytes(self.inbox[:end])
-        del self.inbox[: end + 1]
-        return line
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._reader = Reader()
+        self._inbox = bytearray()
+        self._reads_answers = True
+        self._ended = False
+        """It sends nothing more, or is not listened to."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=0)  # tells at once if answers are not read
+        self.peer = peer(transport.get_extra_info("socket"))
+        if not self._driver.has_place(self.peer):
+            self._end("too many clients")
+        self._driver.clients[id(self)] = self
+        self._driver.changed.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended = True
+        self._driver.service.forget(id(self))
+        self._driver.clients.pop(id(self), None)
+        self._driver.changed.set()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._ended:
+            self._inbox += data
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._driver.service.forget(id(self))
+        self._go_on()
+        return True  # its answers are still sent
+
+    def pause_writing(self) -> None:
+        self._reads_answers = False
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._reads_answers = True
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer the next line when all that has arrived is read."""
+        asyncio.get_running_loop().call_soon(self._answer)
+
+    def _answer(self) -> None:
+        if not self._reads_answers or self.transport.is_closing():
+            return
+        line, end, rest = self._inbox.partition(b"\n")
+        if not end:
+            if self._ended:
+                self.transport.close()
+            elif len(line) > _LONGEST_LINE:
+                self._end(f"a line is longer than {_LONGEST_LINE} bytes")
+            return
+        self._inbox = rest
+        try:
+            answer = self._driver.service.answer(id(self), self.peer, self._reader, bytes(line))
+        except BadRequest as error:
+            self._end(str(error))
+        except Exception as error:  # an error that one client causes must not end the others
+            print(f"request {line[:200]!r} of {self.peer}: {error!r}", file=sys.stderr)
+            self._end(f"the driver failed: {error!r}")
+        else:
+            self.transport.write(_line(answer))
+            self._driver.changed.set()
+            self._go_on()
+
+    def _end(self, why: str) -> None:
+        """Answer with an error, and end the connection."""
+        self._ended = True
+        self._inbox.clear()
+        self._driver.service.forget(id(self))
+        self.transport.write(_line({"error": why}))
+        self.transport.close()
 
 
 class Driver:
-    """The loop: reads lines, passes them to the service, sends the answers."""
+    """Serves clients until a quit request, or until `linger_s` real seconds without a client."""
 
-    def __init__(self, server: socket.socket, service: Service, linger_s: float) -> None:
-        server.setblocking(False)
-        self._server = server
-        self._service = service
+    def __init__(self, service: Service, linger_s: float) -> None:
+        self.service = service
+        self.clients: dict[int, _Client] = {}
+        self.changed = asyncio.Event()
         self._linger_s = linger_s
-        self._clients: dict[int, _Client] = {}
-        self._unanswered: set[int] = set()
-        self._next_key = 0
         self._most = min(_MOST_CLIENTS, _raise_file_limit() - _KEPT_FILES)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(server, selectors.EVENT_READ, None)
 
-    def serve(self) -> None:
-        """Serve until a quit request, or until `linger_s` real seconds without a client."""
-        idle_since = time.monotonic()
-        while not self._service.quitting:
-            if self._clients:
-                idle_since = time.monotonic()
-            left_s = idle_since + self._linger_s - time.monotonic()
-            if left_s <= 0:
-                return
-            # Read everything that has arrived before answering anything. So a reading never
-            # contains the memory of a process that died before the reading's request.
-            ready, self._unanswered = self._unanswered, set()
-            for selected, _ in self._selector.select(0 if ready else left_s):
-                if selected.data is None:
-                    self._accept()
-                else:
-                    self._receive(selected.data)
-                    ready.add(selected.data)
-            for key in ready:
-                self._answer_one(key)
-                self._send(key)
+    async def serve(self, server: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_unix_server(
+            lambda: _Client(self), sock=server, backlog=_MOST_CLIENTS
+        ):
+            while not self.service.quitting:
+                try:
+                    await asyncio.wait_for(
+                        self.changed.wait(), None if self.clients else self._linger_s
+                    )
+                except asyncio.TimeoutError:
+                    return
+                self.changed.clear()
 
-    def close(self) -> None:
-        for client in self._clients.values():
-            client.sock.close()
-        self._selector.close()
-        self._server.close()
-
-    # ------------------------------------------------------------------ one client
-
-    def _accept(self) -> None:
-        try:
-            sock, _ = self._server.accept()
-        except OSError:
-            return  # the client closed its end first
-        who = peer(sock)
-        sock.setblocking(False)
-        if not self._has_place(who):
-            try:
-                sock.send(_line({"error": "too many clients"}))
-            except OSError:
-                pass  # the client closed its end
-            sock.close()
-            return
-        self._clients[self._next_key] = _Client(sock, who)
-        self._selector.register(sock, selectors.EVENT_READ, self._next_key)
-        self._next_key += 1
-
-    def _has_place(self, who: Peer) -> bool:
+    def has_place(self, who: Peer) -> bool:
         """True if this user may have another connection.
 
         Some places are for the driver's own user, so that other users cannot lock out its daemon.
         """
         if who.uid in (0, os.geteuid()):
-            return len(self._clients) < self._most
-        same_user = sum(client.peer.uid == who.uid for client in self._clients.values())
-        return len(self._clients) < self._most - _KEPT_FOR_OWNER and same_user < self._most // 4
-
-    def _receive(self, key: int) -> None:
-        client = self._clients[key]
-        while not client.ended and len(client.inbox) <= _LONGEST_LINE:
-            try:
-                data = client.sock.recv(_LONGEST_LINE)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if data:
-                client.inbox += data
-            else:
-                client.ended = True
-                self._service.forget(key)
-
-    def _answer_one(self, key: int) -> None:
-        """Answer one line of a client; its next line waits for the next turn."""
-        client = self._clients[key]
-        if client.outbox:
-            return  # it has not read the previous answer
-        line = client.next_line()
-        if line is None and len(client.inbox) > _LONGEST_LINE:
-            self._disconnect(key, client, f"a line is longer than {_LONGEST_LINE} bytes")
-        if line is None:
-            return
-        try:
-            answer = self._service.answer(key, client.peer, client.reader, line)
-        except BadRequest as error:
-            self._disconnect(key, client, str(error))
-        except Exception as error:  # an error that one client causes must not end the others
-            print(f"request {line[:200]!r} of {client.peer}: {error!r}", file=sys.stderr)
-            self._disconnect(key, client, f"the driver failed: {error!r}")
-        else:
-            client.outbox += _line(answer)
-
-    def _disconnect(self, key: int, client: _Client, why: str) -> None:
-        """Answer with an error, and end the connection after the client has read it."""
-        client.outbox += _line({"error": why})
-        client.inbox.clear()
-        client.ended = True
-        self._service.forget(key)
-
-    def _send(self, key: int) -> None:
-        client = self._clients[key]
-        try:
-            if client.outbox:
-                del client.outbox[: client.sock.send(client.outbox)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            client.ended = True
-            client.inbox.clear()
-            client.outbox.clear()
-        more = b"\n" in client.inbox
-        if client.ended and not client.outbox and not more:
-            self._service.forget(key)
-            self._selector.unregister(client.sock)
-            client.sock.close()
-            del self._clients[key]
-            return
-        if more and not client.outbox:
-            self._unanswered.add(key)
-        wanted = selectors.EVENT_WRITE if client.outbox or client.ended else selectors.EVENT_READ
-        if self._selector.get_key(client.sock).events != wanted:
-            self._selector.modify(client.sock, wanted, key)
+            return len(self.clients) < self._most
+        same_user = sum(client.peer.uid == who.uid for client in self.clients.values())
+        return len(self.clients) < self._most - _KEPT_FOR_OWNER and same_user < self._most // 4
 
 
 def _line(answer: Answer) -> bytes:
@@ -283,16 +242,19 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: sys.exit(0))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     service = Service(Model(devices, clock.now().boot_s), clock, args.spec)
-    driver = Driver(server, service, args.linger)
+
+    async def serve() -> None:
+        await Driver(service, args.linger).serve(server)
+
     try:
-        driver.serve()
+        asyncio.run(serve())
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         # Release the lock last. Before that, no other driver can make a socket file that this
         # `unlink` would remove.
         path.unlink(missing_ok=True)
-        driver.close()
+        server.close()
         os.close(lock)
     return 0
 

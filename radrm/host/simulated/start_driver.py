@@ -18,8 +18,7 @@ from msgspec import Struct
 import radrm
 from radrm.errors import DeviceError, Refused, Unreachable
 from radrm.host.clock import Clock
-from radrm.host.simulated.client import DriverClient, Hello
-from radrm.host.simulated.driver import EXIT_LOCKED
+from radrm.host.simulated.client import EXIT_LOCKED, DriverClient, Hello
 from radrm.simulated.spec import parse
 
 SOCKET_NAME = "gpus.sock"

@@ -329,11 +329,11 @@ class Life:
             here = [r for r in held.values() if r.device == device.uuid]
             reserved = (device.capacity_mib if r.mib is None else r.mib for r in here)
             assert sum(reserved) <= device.capacity_mib
-            assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in here}
+            assert {f"job:{i}" for i in ledger.occupants} == {r.owner for r in here}
         for uuid in state.ledgers.keys() - {d.uuid for d in world.devices}:
             gone = state.ledgers[uuid]
             may_return = gone.device.kind is DeviceKind.GPU
-            assert gone.vanished and (gone.holdings or may_return), "it is not forgotten"
+            assert gone.vanished and (gone.occupants or may_return), "it is not forgotten"
         gpuless = [state.jobs[i] for i, a in state.attempts.items() if not a.placement.devices]
         users = {job.spec.uid for job in gpuless}  # each may run one beyond the limit
         assert len(gpuless) <= CORE.gpuless_at_once + max(0, len(users) - 1)
@@ -375,5 +375,5 @@ class Life:
         state = world.scheduler.state
         assert not state.attempts and not len(state.waiting) and not state.queue.arrays
         assert not world.reservations
-        assert not any(le.holdings or le.reservations for le in state.ledgers.values())
+        assert not any(le.occupants or le.reservations for le in state.ledgers.values())
         assert (len(state._followers), state._touched, len(state.timers)) == (0, {}, 0)

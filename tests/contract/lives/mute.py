@@ -276,7 +276,7 @@ class Mute(World):
             there = {r.key for r in self.stored.values() if r.device == uuid}
             assert set(ledger.reservations) == there
             live = {a.job_id for a in state.attempts.values() if uuid in a.devices}
-            assert set(ledger.holdings) == live
+            assert set(ledger.occupants) == live
 
     def no_device_is_given_on_before_its_tasks_have_ended(self) -> None:
         for serial, job_id in self.processes.items():
@@ -377,7 +377,7 @@ class Mute(World):
         state = self.scheduler.state
         assert all(job.state.final for job in self.jobs.values())
         assert not self.stored and not state.attempts
-        assert not any(led.holdings or led.reservations for led in state.ledgers.values())
+        assert not any(led.occupants or led.reservations for led in state.ledgers.values())
         self.pass_time(1e6)
         assert len(state.timers) == 0
 

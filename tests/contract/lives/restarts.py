@@ -62,7 +62,7 @@ def _it_knows_the_same(world: Host, state: State) -> None:
     for device in world.devices:
         one, two = state.ledgers[device.uuid], living.ledgers[device.uuid]
         assert one.reservations == two.reservations
-        assert one.holdings.keys() == two.holdings.keys()
+        assert one.occupants.keys() == two.occupants.keys()
 
 
 def _without_progress(state: State) -> dict[int, Job]:

@@ -114,8 +114,8 @@ def test_memory_of_processes_that_were_given_up_counts_as_unmanaged() -> None:
         world.step(ev.ReadingsTaken(at=world.now, readings=(reading,)))
         device = world.scheduler.snapshot.device("GPU-0")
         assert device is not None
-        holding = world.scheduler.state.ledgers["GPU-0"].holdings[other.id]
-        return device.unmanaged_mib, holding.observed_mib
+        occupant = world.scheduler.state.ledgers["GPU-0"].occupants[other.id]
+        return device.unmanaged_mib, occupant.observed_mib
 
     gone = AttemptMemory(1, 1, 7 * GIB)
     assert used(gone, AttemptMemory(2, 2, 2 * GIB)) == (7 * GIB, 2 * GIB)

@@ -75,7 +75,7 @@ def test_what_an_end_leads_to(
     assert done.state is state
     assert (attempt.outcome, attempt.exit_code) == (outcome, code)
     assert outcome is Outcome.OOM or attempt.reason == reason
-    assert not world.reservations and not world.scheduler.state.ledgers["GPU-0"].holdings
+    assert not world.reservations and not world.scheduler.state.ledgers["GPU-0"].occupants
     assert attempt.peak_mib == GIB and attempt.energy_j is not None, "what it used stays known"
     if state.final:
         assert (done.outcome, done.exit_code, done.reason) == (outcome, code, reason)
@@ -218,21 +218,21 @@ def test_pruning_leaves_the_timers_of_rules_and_of_those_that_live() -> None:
 def test_one_that_grows_has_not_settled() -> None:
     led = ledger(settle_s=100.0)
     admit(led, 1, 30_000)
-    holding = led.holdings[1]
+    occupant = led.occupants[1]
     seen = [(1001.0, 5000), (1090.0, 9000), (1105.0, 9000), (1189.0, 9000), (1190.0, 9000)]
     settled = []
     for boot_s, mib in seen:
         led.take(reading(boot_s, used=mib, held={1: mib}))
-        settled.append(holding.settled)
+        settled.append(occupant.settled)
     assert settled == [False, False, False, False, True], "100 s after it has grown, not come"
-    smaller = led.corrected(holding)
+    smaller = led.corrected(occupant)
     assert smaller is not None and smaller.mib == 9000 + 1024
     led.take(reading(1191.0, used=9000 + 64, held={1: 9000 + 64}))
-    assert holding.settled, "a little more is no growth"
+    assert occupant.settled, "a little more is no growth"
     led.take(reading(1192.0, used=12_000, held={1: 12_000}))
-    assert not holding.settled and led.corrected(holding) is None
+    assert not occupant.settled and led.corrected(occupant) is None
     led.take(reading(1292.0, used=12_000, held={1: 12_000}))
-    assert holding.settled
+    assert occupant.settled
 
 
 @pytest.mark.parametrize("used_mib", [0, None])
@@ -241,7 +241,7 @@ def test_one_that_was_never_seen_to_use_anything_does_not_settle(used_mib: int |
     admit(led, 1, 30_000)
     admit(led, 2, 1_000)
     led.take(reading(1500.0, used=0, held={1: used_mib, 2: used_mib}))
-    assert not led.holdings[1].settled and led.corrected(led.holdings[1]) is None
+    assert not led.occupants[1].settled and led.corrected(led.occupants[1]) is None
 
 
 def test_after_an_exit_the_load_is_measured_anew_for_a_while() -> None:
@@ -263,7 +263,7 @@ def test_an_exit_does_not_shorten_the_start_up_of_another() -> None:
     admit(led, 1, 1000, smact=0.2)
     led.take(reading(1003.0, used=0, smact=0.2))
     admit(led, 2, 1000, smact=0.5)
-    led.holdings[2].since_s = 1010.0  # it has just come
+    led.occupants[2].since_s = 1010.0  # it has just come
     led.release(1, 1010.5)
     led.take(reading(1011.6, used=0, smact=0.0))
     assert led.smact == pytest.approx(0.7), "1 s after the exit: it starts up still"

@@ -36,7 +36,7 @@ def test_a_need_above_the_reservation_is_its_own(
     assert attempt is not None and world.live(other) is not None
     mine = ledger.reserved.running(job.id)
     assert mine is not None and mine.mib is not None
-    ledger.holdings[job.id].peak_mib = None if peak_over is None else mine.mib + peak_over
+    ledger.occupants[job.id].peak_mib = None if peak_over is None else mine.mib + peak_over
     wanted = None if wanted_over is None else mine.mib + wanted_over
     found = blame(state, world.jobs[job.id], attempt, OutOfMemory("test", wanted))
     assert (found.cause is Cause.OWN) is own

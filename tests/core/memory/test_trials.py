@@ -176,7 +176,7 @@ def test_first_steps_settle_a_job(said: float, grows_after_s: float | None, sett
         if second == grows_after_s:
             used += 4000
         led.take(reading(1001.5 + second, used, {1: used}))
-    assert led.holdings[1].settled is settles
+    assert led.occupants[1].settled is settles
 
 
 def test_steps_before_any_memory_settle_nothing() -> None:
@@ -185,7 +185,7 @@ def test_steps_before_any_memory_settle_nothing() -> None:
     led.step(1, 100, 1000.0)
     for second in range(1, 60):
         led.take(reading(1000.0 + second, 0, {1: 0}))
-    assert not led.holdings[1].settled
+    assert not led.occupants[1].settled
 
 
 def test_without_trials_steps_do_not_count() -> None:
@@ -194,7 +194,7 @@ def test_without_trials_steps_do_not_count() -> None:
     led.step(1, 100, 1000.0)
     for second in range(1, 60):
         led.take(reading(1000.0 + second, 5000, {1: 5000}))
-    assert not led.holdings[1].settled
+    assert not led.occupants[1].settled
 
 
 # ------------------------------------------------------------------ growth
@@ -250,19 +250,19 @@ def test_a_reservation_never_takes_what_another_has(sizes: list[tuple[int, int]]
         admit(led, job_id, mib)
     for second, pair in enumerate(sizes):
         held = dict(zip(told, pair, strict=True))
-        for holding in led.take(_at(1001.0 + 5 * second, held)):
-            before = led.reserved.running(holding.job_id)
-            other = led.corrected(holding)
+        for occupant in led.take(_at(1001.0 + 5 * second, held)):
+            before = led.reserved.running(occupant.job_id)
+            other = led.corrected(occupant)
             assert before is not None and before.mib is not None
             if other is None:
                 continue
             assert other.mib is not None
             if other.mib > before.mib:
-                assert other.mib >= held[holding.job_id]
+                assert other.mib >= held[occupant.job_id]
                 rest = led.free_mib(before.owner)
-                assert rest is not None and other.mib <= max(rest, held[holding.job_id])
+                assert rest is not None and other.mib <= max(rest, held[occupant.job_id])
             else:
-                assert other.mib >= min(before.mib, holding.peak_mib or 0)
+                assert other.mib >= min(before.mib, occupant.peak_mib or 0)
             led.reserve(other)
 
 

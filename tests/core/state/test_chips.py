@@ -47,7 +47,7 @@ def test_the_ledger_and_the_policies_expect_the_scaled_activity() -> None:
     assert attempt is not None
     ledger, job = world.scheduler.state.ledgers[LARGE.uuid], job_of(0.6, SMALL.chip)
     ledger.admit(job, attempt, world.boot_s, world.boot_s)
-    assert ledger.holdings[7].own_smact == pytest.approx(0.3)
+    assert ledger.occupants[7].own_smact == pytest.approx(0.3)
     holder = Holder(job, attempt, world.boot_s, True, None, LARGE)
     assert holder.smact == pytest.approx(0.3)
     assert replace(holder, alone_smact=0.5).smact == 0.5, "measured there"

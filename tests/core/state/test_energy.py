@@ -56,7 +56,7 @@ SPLITS: list[tuple[dict[int, float | None], float, list[float]]] = [
 def test_the_split(acts: dict[int, float | None], watts: float, parts_w: list[float]) -> None:
     led = seen_idle(1, 2)
     led.take(shown(1020.0, acts, watts))
-    assert [h.energy_j for h in led.holdings.values()] == pytest.approx([10 * w for w in parts_w])
+    assert [h.energy_j for h in led.occupants.values()] == pytest.approx([10 * w for w in parts_w])
     found = led.energy.drain(reading(0.0, used=0))
     assert found is not None and found.seconds == 10.0
     unknown = set(acts.values()) in ({None}, {0.6, None}) or not acts
@@ -76,7 +76,7 @@ def test_idle_power_is_the_least_while_nobody_is_there() -> None:
     admit(led, 2, 1000)
     assert led.energy.idle_w is None
     led.take(shown(1010.0, {1: 1.0, 2: 0.0}, 250.0))
-    assert led.holdings[2].energy_j == pytest.approx(10 * ASSUMED_IDLE_W / 2), "not read yet"
+    assert led.occupants[2].energy_j == pytest.approx(10 * ASSUMED_IDLE_W / 2), "not read yet"
     led.release(1, 1010.0)
     led.release(2, 1010.0)
     for second, watts in ((1011.0, 200.0), (1012.0, 61.0), (1013.0, 64.0), (1014.0, 0.5)):
@@ -142,7 +142,7 @@ def test_the_parts_add_up_to_the_meter(
     for number, (kind, passes_s, watts, acts) in enumerate(life, 1):
         now_s += passes_s
         counter_j += passes_s * watts
-        here = sorted(led.holdings)
+        here = sorted(led.occupants)
         changes = (kind == "come" and len(here) < 4) or (kind == "go" and here)
         if changes and unread and now_s > until_s:
             known = False

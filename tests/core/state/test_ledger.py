@@ -34,18 +34,18 @@ def test_a_driver_without_lists_of_processes() -> None:
     assert led.unmanaged_mib == 3_000, "without a job it is of others"
     admit(led, 1, 10_000)
     led.take(replace(reading(1001.0, used=9_000), attempts=None))
-    assert (led.unmanaged_mib, led.holdings[1].peak_mib) == (0, 9_000)
+    assert (led.unmanaged_mib, led.occupants[1].peak_mib) == (0, 9_000)
     assert led.free_mib() == 40_536 - 10_000, "it is not counted twice"
     admit(led, 2, 5_000)
     led.take(replace(reading(1002.0, used=18_000), attempts=None))
-    assert (led.unmanaged_mib, led.holdings[2].peak_mib) == (3_000, None)
+    assert (led.unmanaged_mib, led.occupants[2].peak_mib) == (3_000, None)
 
 
 def test_a_driver_that_attributes_nothing() -> None:
     led = ledger()
     admit(led, 1, 10_000)
     led.take(reading(1001.0, used=9_000, held={1: None}))
-    assert (led.unmanaged_mib, led.holdings[1].peak_mib) == (0, 9_000), "alone: it is its own"
+    assert (led.unmanaged_mib, led.occupants[1].peak_mib) == (0, 9_000), "alone: it is its own"
     admit(led, 2, 5_000)
     led.take(reading(1002.0, used=18_000, held={1: None, 2: None}))
     assert led.unmanaged_mib == 18_000 - 15_000, (
@@ -96,7 +96,7 @@ def test_who_comes_is_waited_for_longer_than_who_goes() -> None:
     led.take(reading(1011.0, used=0, smact=0.4))
     assert led.smact == pytest.approx(0.4)
     # Who has just come is waited for, whoever else goes.
-    led.holdings[1].since_s = 1019.5
+    led.occupants[1].since_s = 1019.5
     led.release(9, 1020.0)
     assert led.warm_from_s == 1011.0, "nobody went"
 
@@ -143,7 +143,7 @@ def test_a_number_that_is_none_is_not_a_quiet_device(smact: float) -> None:
     assert led.smact == pytest.approx(0.4)
     led.take(reading(1004.0, used=9_000, held={1: 9_000}, smact=smact, power_w=float("nan")))
     assert led.smact is None and "reads" in (led.smact_refusal or "")
-    assert led.holdings[1].smact_count == 3 and led.reading is not None
+    assert led.occupants[1].smact_count == 3 and led.reading is not None
     assert led.reading.power_w is None
     led.take(reading(1005.0, used=9_000, held={1: 9_000}, smact=0.5))
     assert led.smact == pytest.approx((3 * 0.4 + 0.5) / 4)

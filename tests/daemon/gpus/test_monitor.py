@@ -11,7 +11,7 @@ import pytest
 from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Instant, Reading
 from radrm.daemon import monitor as module
-from radrm.daemon.monitor import GIVE_UP_S, HANG_S, MOST_GIVEN_UP, Monitor
+from radrm.daemon.monitor import HANG_S, Monitor
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
 from radrm.host.gpus.source import GpuSource, OwnerOf
@@ -36,7 +36,6 @@ class Source(GpuSource):
         self.free = threading.Event()
         self.closed = threading.Event()
         self.acknowledged: list[str] = []
-        self.learnt: list[GpuSource] = []
 
     def devices(self) -> tuple[Device, ...]:
         self.listings += 1
@@ -53,9 +52,6 @@ class Source(GpuSource):
     def acknowledge(self, uuid: str) -> None:
         self.acknowledged.append(uuid)
 
-    def take_over(self, other: GpuSource) -> None:
-        self.learnt.append(other)
-
     def close(self) -> None:
         self.closed.set()
 
@@ -66,20 +62,13 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LOOK_S", 3600.0)
         self.source = Source()
-        self.renewed: list[Source] = []
         self.monitor: Monitor | None = None
         self.posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def start(self, interval_s: float = 0.01) -> Monitor:
-        self.monitor = Monitor(
-            self.source, Clock(), lambda pid: None, self.posted.put, interval_s, self.renew
-        )
+        self.monitor = Monitor(self.source, Clock(), lambda pid: None, self.posted.put, interval_s)
         self.monitor.start((GPU,))
         return self.monitor
-
-    def renew(self) -> Source:
-        self.renewed.append(Source())
-        return self.renewed[-1]
 
     def next(self) -> Event:
         return self.posted.get(timeout=30)
@@ -100,15 +89,13 @@ class World:
         reads = self.source.reads
         wait_until(lambda: self.source.reads > reads)
         self.no_more()
-        since_s = monitor._reader.busy_since_s
-        assert since_s is not None
-        return since_s
+        assert monitor._call is not None
+        return monitor._call[1]
 
     def close(self) -> None:
-        for source in (self.source, *self.renewed):
-            source.raised = None
-            source.held.clear()
-            source.free.set()
+        self.source.raised = None
+        self.source.held.clear()
+        self.source.free.set()
         if self.monitor is not None:
             self.monitor.stop()
 
@@ -221,81 +208,6 @@ def test_a_driver_that_does_not_answer_is_told_as_such(world: World) -> None:
     after = world.next_reading()
     assert after.error is None
     assert world.source.reads >= 2
-    assert world.renewed == []
-
-
-def test_one_that_never_answers_is_asked_anew(world: World) -> None:
-    monitor = world.start()
-    since_s = world.hold(monitor)
-    monitor.look(since_s + GIVE_UP_S + 1)
-    assert "31 s" in str(world.next_reading().error)
-    wait_until(lambda: world.source.closed.is_set())
-    wait_until(lambda: world.next_reading().error is None)
-    (fresh,) = world.renewed
-    assert fresh.listings == 1, "what it reads must be listed first"
-    assert fresh.learnt == [world.source], "what was known of the GPUs is not forgotten"
-    # The old thread comes back at last: what it brings is nobody's, and it ends.
-    reads = world.source.reads
-    world.source.held.clear()
-    world.source.free.set()
-    wait_until(lambda: not [t for t in monitor._given_up if t.thread.is_alive()])
-    assert world.source.reads == reads
-
-
-def test_what_is_known_outlasts_a_source_that_could_not_be_opened(world: World) -> None:
-    monitor = world.start()
-    since_s = world.hold(monitor)
-    opening, opened = threading.Event(), threading.Event()
-
-    def hang() -> Source:
-        opening.set()
-        opened.wait()
-        raise DeviceError("too late")
-
-    monitor._renew = hang
-    monitor.look(since_s + GIVE_UP_S + 1)
-    assert opening.wait(60.0)
-    monitor._renew = world.renew
-    since_s = wait_until(lambda: monitor._reader.busy_since_s)
-    monitor.look(since_s + GIVE_UP_S + 1)
-    wait_until(lambda: world.renewed and world.renewed[0].listings)
-    assert world.renewed[0].learnt == [world.source]
-    opened.set()
-
-
-def test_there_is_an_end_to_asking_anew(world: World) -> None:
-    monitor = world.start()
-    since_s = world.hold(monitor)
-    stuck = [world.source]
-    for _ in range(MOST_GIVEN_UP):
-        monitor.look(since_s + GIVE_UP_S + 1)
-        fresh = wait_until(lambda: world.renewed[len(stuck) - 1 :] and world.renewed[-1])
-        assert isinstance(fresh, Source)
-        fresh.held.set()
-        reads = fresh.reads
-        wait_until(lambda source=fresh, before=reads: source.reads > before)  # type: ignore[misc]
-        stuck.append(fresh)
-        since_s = monitor._reader.busy_since_s or 0.0
-    monitor.look(since_s + GIVE_UP_S + 1)
-    assert len(world.renewed) == MOST_GIVEN_UP
-    world.no_more()
-    monitor.look(since_s + GIVE_UP_S + 2)
-    assert "has not answered" in str(world.next_reading().error), "it goes on to say so"
-
-
-def test_a_renewed_source_that_cannot_be_had_is_trouble(world: World) -> None:
-    monitor = world.start()
-    since_s = world.hold(monitor)
-
-    def fail() -> Source:
-        raise DeviceError("no NVIDIA GPU can be used")
-
-    monitor._renew = fail
-    monitor.look(since_s + GIVE_UP_S + 1)
-    world.next()
-    assert "no NVIDIA GPU can be used" in str(wait_until(lambda: world.next_reading().error))
-    monitor._reader._open = world.renew
-    wait_until(lambda: world.next_reading().error is None)
 
 
 def test_the_end_does_not_wait_for_a_stuck_driver(
@@ -305,5 +217,6 @@ def test_the_end_does_not_wait_for_a_stuck_driver(
     monitor = world.start()
     world.hold(monitor)
     monitor.stop()
-    assert monitor._reader.thread.is_alive()
-    wait_until(lambda: world.source.closed.is_set())
+    assert monitor._reader.is_alive() and not world.source.closed.is_set()
+    world.source.free.set()
+    assert world.source.closed.wait(30), "by the thread that has called it"

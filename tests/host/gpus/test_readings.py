@@ -200,30 +200,6 @@ def test_what_is_not_measured_now_is_never_a_number_that_counts(
             assert reading.smact is None or not (served or required)
 
 
-# ------------------------------------------------------------------ in another one's place
-
-
-def test_one_in_anothers_place_knows_what_was_served_and_what_the_base_had_heard() -> None:
-    heard: list[object] = []
-    old, new = World(), World()
-    old.feeds[0].gives(0.5)
-    assert old.read().smact == 0.5
-    new.base.take_over = heard.append  # type: ignore[method-assign, assignment]
-    new.readings.take_over(old.readings)
-    assert heard == [old.base]
-    assert new.read().smact_error is not None, "not coarsely: it was measured before"
-    new.feeds[0].gives(0.4)
-    assert new.read().smact == 0.4
-
-
-def test_what_was_known_goes_to_its_own_kind_only() -> None:
-    old, new = World(), World()
-    old.feeds[0].gives(0.5)
-    assert old.read().smact == 0.5
-    new.readings.take_over(old.base)
-    assert new.read().smact_error is None, "it has not heard that it was measured"
-
-
 # ------------------------------------------------------------------ MIG instances
 
 

@@ -77,9 +77,10 @@ def test_one_that_never_starts_is_tried_ever_later_and_its_gpus_go_on_without(
     assert (keeper.seen.phase, keeper.hold, keeper.seen.fault) == (Phase.DOWN, None, "no")
     assert len(caplog.records) == 1
     fake.refuses = None
-    keeper.round(now)
-    keeper.round(now)
-    assert keeper.ready
+    keeper.turn_on()
+    keeper.round(0.0)
+    keeper.round(0.0)
+    assert keeper.ready, "an order does not wait for the next try"
 
 
 def test_without_the_program_jobs_go_on_without_mps_at_once() -> None:
@@ -107,6 +108,15 @@ def test_a_silent_one_takes_nobody_and_is_replaced_once_that_hurts_nobody() -> N
     keeper._known = set()
     keeper.round(30.0)
     assert fake.did[-1] == "kill []"
+
+
+def test_one_silence_ends_nothing() -> None:
+    keeper, fake = up()
+    fake.silent = True
+    for i in range(SILENCES):
+        assert fake.who is not None
+        keeper.round(10.0 + i)
+    assert fake.who is None
 
 
 def test_a_fault_takes_nobody_until_its_clients_have_gone() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from radrm.errors import DeviceError, Refused, UsageError
 from radrm.host.clock import Clock
-from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.driver import EXIT_LOCKED
+from radrm.host.simulated.client import EXIT_LOCKED, DriverClient
 from radrm.host.simulated.simjob import memory_cap_mib, wanted_mib
 from radrm.host.simulated.start_driver import LOCK_NAME, SOCKET_NAME, ensure_driver
 from radrm.host.sockets import connect

@@ -105,9 +105,6 @@ class Condition:
         self._to_accept.add(gpu_uuid)
         self.ask_again(gpu_uuid)
 
-    def take_over(self, other: Condition) -> None:
-        self._accepted = dict(other._accepted)
-
     def _look(self, uuid: str, gpu: Any, boot_s: float, before: Found | None) -> Found:
         ask = self._library.call_or_none
         errors = ask("nvmlDeviceGetTotalEccErrors", gpu, _UNCORRECTED, _SINCE_LOADED)

@@ -250,8 +250,7 @@ def _is_mps_server(pid: int) -> bool:
 # The GPU source over the NVIDIA driver.
 #
 # Theory of operation. One thread lists and reads. Any thread may call `acknowledge` (it appends to
-# a list, which the next reading empties), `take_over` and `close`. A new source takes over the
-# Xids and learned memory of one whose thread hangs. An error of one device drops its handle and
+# a list, which the next reading empties) and `close`. An error of one device drops its handle and
 # makes the next `devices` reconnect; an error of the library itself reconnects at the next call. A
 # restart knows no earlier Xids; all else is read again.
 
@@ -324,10 +323,9 @@ class NvmlGpus(GpuSource):
 
     def count(self) -> int:
         """Return the number of GPUs that the driver finds. Raises `DeviceError`."""
-        with self.library.inside():
-            self.library.connect()
-            count: int = self.library.call_driver("nvmlDeviceGetCount")
-            return count
+        self.library.connect()
+        count: int = self.library.call_driver("nvmlDeviceGetCount")
+        return count
 
     def devices(self) -> tuple[Device, ...]:
         """Return every GPU, or its instances if it is in MIG mode.
@@ -335,29 +333,27 @@ class NvmlGpus(GpuSource):
         A GPU that now gives only errors is listed as it was last seen, so that its readings can
         name the error. Raises `DeviceError`.
         """
-        with self.library.inside():
-            if self._reconnect:
-                self.close()
-            devices = self._listing.devices()
-            self.changed = False
-            self._reconnect = self._listing.failed
-            return devices
+        if self._reconnect:
+            self.close()
+        devices = self._listing.devices()
+        self.changed = False
+        self._reconnect = self._listing.failed
+        return devices
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         """Return one reading per device, in the given order. Raises `DeviceError`."""
-        with self.library.inside():
-            self.library.connect()
-            while self._acknowledged:
-                gpu_uuid = self._acknowledged.pop()
-                self._xids.forget(gpu_uuid)
-                self._condition.accept(gpu_uuid)
-            for gpu_uuid in self._xids.collect(at):
-                self._condition.ask_again(gpu_uuid)
-            self._compare_devices(at.boot_s)
-            return tuple(self._reading(uuid, at, owner_of) for uuid in uuids)
+        self.library.connect()
+        while self._acknowledged:
+            gpu_uuid = self._acknowledged.pop()
+            self._xids.forget(gpu_uuid)
+            self._condition.accept(gpu_uuid)
+        for gpu_uuid in self._xids.collect(at):
+            self._condition.ask_again(gpu_uuid)
+        self._compare_devices(at.boot_s)
+        return tuple(self._reading(uuid, at, owner_of) for uuid in uuids)
 
     def close(self) -> None:
-        """Release the driver, so that an administrator can reset a GPU. Returns at once."""
+        """Release the driver, so that an administrator can reset a GPU."""
         self.library.close()
         self._reconnect = False
 
@@ -365,14 +361,8 @@ class NvmlGpus(GpuSource):
 
     def place(self, uuid: str) -> Place:
         """Return the handles of a device. Raises `library.Error` and `DeviceError`."""
-        with self.library.inside():
-            self.library.connect()
-            return self._listing.place(uuid)
-
-    def take_over(self, other: GpuSource) -> None:
-        if isinstance(other, NvmlGpus):
-            self._xids.take_over(other._xids)
-            self._condition.take_over(other._condition)
+        self.library.connect()
+        return self._listing.place(uuid)
 
     def acknowledge(self, uuid: str) -> None:
         """Make the next reading forget the Xids of this device's GPU, and accept its fabric.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
 
 from radrm.errors import DeviceError
@@ -165,16 +163,9 @@ def _library(path: str) -> Any:
 # ------------------------------------------------------------------
 # The connection to the driver: calls by name, and the meaning of their errors.
 #
-# Theory of operation. A call may hang for ever in the driver, and `close` must not hang with it.
-# So nothing here waits for another thread: `close` shuts NVML down only if no other thread is
-# inside a call. NVML's state belongs to the process, so `_inside` does too. Handles and event sets
+# Theory of operation. One thread makes all calls, and closes the connection. Handles and event sets
 # belong to one connection; `generation` changes whenever it closes, and their owners then drop
 # them. A restart begins with a new connection.
-
-
-_inside: set[int] = set()
-"""The threads of this process that are inside a call. A thread that hangs keeps its old
-connection; closing a newer connection must not wait for that thread."""
 
 
 class Library:
@@ -203,39 +194,13 @@ class Library:
             self._ready = True
 
     def close(self) -> None:
-        """Release the driver, so that an administrator can reset a GPU.
-
-        While another thread is inside a call, NVML stays open until this process ends, because
-        a shutdown would wait for that call. The shutdown itself may hang as well: then only the
-        first thread that closes hangs in it.
-        """
-        ready, self._ready = self._ready, False
-        if ready and not self.in_use_elsewhere:
-            with self.inside():
-                for free in self.before_shutdown:
-                    free()
-                try:
-                    self.call("nvmlShutdown")
-                except self.Error:
-                    pass  # a driver that is gone holds nothing to release
+        """Release the driver, so that an administrator can reset a GPU."""
+        if self._ready:
+            self._ready = False
+            for free in self.before_shutdown:
+                free()
+            self.call_or_none("nvmlShutdown")  # a driver that is gone holds nothing to release
         self.generation += 1
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Mark this thread as inside a call: `close` in another thread then does not shut down."""
-        me = threading.get_ident()
-        outermost = me not in _inside
-        _inside.add(me)
-        try:
-            yield
-        finally:
-            if outermost:
-                _inside.discard(me)
-
-    @property
-    def in_use_elsewhere(self) -> bool:
-        """Whether another thread is inside a call."""
-        return bool(_inside - {threading.get_ident()})
 
     # -------------------------------------------------------------- calls
 

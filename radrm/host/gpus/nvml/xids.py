@@ -6,9 +6,8 @@ acknowledges it. After some Xids a GPU may recover (`RECOVERABLE`): they are a f
 driver's recovery action (`condition`) is none. A driver without recovery actions leaves them a
 fault, as NVIDIA's catalog has it. Other Xids are kept for an hour. The event set belongs to one
 connection (`generation`); after a new connection `watch` registers each GPU again. All methods
-run in the thread that reads; `take_over` copies one immutable tuple, so the other thread may
-hang. A restart forgets all Xids, and the driver does not repeat them; `condition` finds those
-faults that the driver still shows.
+run in the thread that reads. A restart forgets all Xids, and the driver does not repeat them;
+`condition` finds those faults that the driver still shows.
 
 NVIDIA, "Analyzing Xid Errors with the Xid Catalog", has the catalog. FAULTS has its Xids whose
 immediate action is to reset the GPU or the server, and 48. APPLICATION has the Xids that an
@@ -183,9 +182,6 @@ class Xids:
         self._heard = tuple(
             h for h in self._heard if h.gpu not in (None, gpu_uuid) or h.boot_s >= before_s
         )
-
-    def take_over(self, other: Xids) -> None:
-        self._heard = other._heard
 
     # -------------------------------------------------------------- the event set
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import pynvml
@@ -219,36 +218,7 @@ def test_an_old_package_lacks_functions(mocker: MockerFixture) -> None:
     assert (reading.error, reading.used_mib, reading.power_w) == (None, 1000, 250.0)
 
 
-# ------------------------------------------------------------------ threads, and what it costs
-
-
-def test_closing_while_a_reading_hangs(mocker: MockerFixture) -> None:
-    """The reading is inside the driver, in another thread, and does not return."""
-    driver = Driver(mocker, Chip())
-    gpus = NvmlGpus(pynvml)
-    gpus.devices()
-    entered, let_go = threading.Event(), threading.Event()
-
-    def hang(*given: object) -> None:
-        entered.set()
-        let_go.wait(30)
-        raise pynvml.NVMLError(UNKNOWN)
-
-    mocker.patch.object(pynvml, "nvmlDeviceGetUtilizationRates", side_effect=hang)
-    readings: list[Reading] = []
-    reader = threading.Thread(target=lambda: readings.extend(read(gpus, "GPU-a")))
-    reader.start()
-    assert entered.wait(30)
-    before = list(driver.calls)
-    gpus.close()
-    gpus.acknowledge("GPU-a")
-    assert driver.calls == before, "nothing is asked of a driver that hangs"
-    let_go.set()
-    reader.join(30)
-    assert [r.error is not None for r in readings] == [True]
-    gpus.devices()
-    gpus.close()
-    assert driver.shutdowns == 1, "and once nobody hangs, it is let go"
+# ------------------------------------------------------------------ what it costs
 
 
 def test_a_round_asks_little(mocker: MockerFixture) -> None:

@@ -248,16 +248,6 @@ def test_a_new_connection_keeps_the_fault_and_listens_anew(mocker: MockerFixture
     assert world.driver.event_sets == 0
 
 
-def test_who_takes_the_place_of_another_knows_its_faults(mocker: MockerFixture) -> None:
-    chip = Chip()
-    world = World(mocker, chip)
-    faulty(world, chip)
-    before, world.gpus = world.gpus, NvmlGpus(pynvml)
-    assert world.one().fault is None
-    world.gpus.take_over(before)
-    assert world.one().fault
-
-
 # ------------------------------------------------------------------ how it is
 
 NOTES: list[tuple[dict[str, Any], str]] = [

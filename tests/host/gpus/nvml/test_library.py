@@ -131,11 +131,12 @@ def measured(feed: Gpm, uuid: str) -> float:
 
 def test_gpm(nvml: Nvml) -> None:
     gpu, other = nvml.gpu(model=H100, sm_util=62.5), nvml.gpu()
-    feed = fed(listed(nvml))
+    gpus = listed(nvml)
+    feed = fed(gpus)
     assert measured(feed, gpu) == 0.625
     assert feed.error(gpu) is None
     assert (feed.latest(other), feed.error(other)) == (None, None)
-    feed.close()
+    gpus.close()
     assert len(nvml.calls("nvmlGpmSampleAlloc")) == len(nvml.calls("nvmlGpmSampleFree")) == 2
 
 
