@@ -163,7 +163,8 @@ def install_slurm_names(target: str, force: bool) -> None:
     print(f"Wrote {', '.join(NAMES)} to {folder}")
     folders = os.environ.get("PATH", "").split(os.pathsep)
     if str(folder.resolve()) not in [os.path.realpath(each) for each in folders if each]:
-        print(f"To find them, put it into PATH: export PATH={shlex.quote(str(folder.absolute()))}:$PATH")
+        place = shlex.quote(str(folder.absolute()))
+        print(f"To find them, put it into PATH: export PATH={place}:$PATH")
 
 
 def _text(name: str) -> str:
