@@ -65,6 +65,7 @@ def test_what_a_job_follows(follow: Follow, words: list[str], found: list[str]) 
     ("word", "why"),
     [
         ("nobody", "--after=nobody: there is no job nobody"),
+        ("7_[0-1]", "for each element"),
         ("o*", "no unfinished job has such a name; name one that has ended by its id"),
         ("@~99", "you have no job that @~99 could mean"),
     ],
@@ -72,3 +73,25 @@ def test_what_a_job_follows(follow: Follow, words: list[str], found: list[str]) 
 def test_a_word_that_means_no_job_is_refused(follow: Follow, word: str, why: str) -> None:
     with pytest.raises(Refused, match=why.replace("*", r"\*")):
         follow(word)
+
+
+@pytest.mark.parametrize(
+    ("word", "ids"),
+    [
+        ("1_[0-9]", [1, 2, 3, 4, 5]),
+        ("1_[1-4:2]", [2, 4]),
+        ("1_[4,0-1,1]", [5, 1, 2]),
+        ("1_[3]", [4]),
+        *(
+            (word, None)
+            for word in ("1_[7-9]", "1_[3-1]", "1_[]", "1_[1-]", "1_[1-4:0]", "2_[0-9]")
+        ),
+    ],
+)
+def test_elements_as_status_shows_them(tmp_path: Path, word: str, ids: list[int] | None) -> None:
+    world = World(gpus(1))
+    world.submit_array(5, 1000, name="sweep")
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
+    (found,) = finish(References(world.scheduler, store).find([word]))
+    assert (None if found.error else list(found.ids)) == ids
