@@ -264,16 +264,20 @@ def _of_absent(job_file: JobFile, cwd: str) -> list[str]:
 
 
 def _of_options(job_file: JobFile, cwd: str) -> list[str]:
-    """Return a note on options in a script that a command runs, where nobody reads them."""
+    """Return a note on what a script loses that a command runs: its options, which nobody reads,
+    and plain line ends."""
     words = job_file.argv
-    if words and shell.base(words[0]) in shell.SHELLS:
+    by_shell = bool(words) and shell.base(words[0]) in shell.SHELLS
+    if by_shell:
         words = words[1:]  # an option before the script is rare, and then there is no note
     if not words or job_file.options.interactive or not os.path.isfile(os.path.join(cwd, words[0])):
         return []
     data, _ = read_program(os.path.join(cwd, words[0])) or (b"", 0)
-    if not re.search(rb"(?m)^#RAD[ \t]", data):
-        return []
-    return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
+    if re.search(rb"(?m)^#RAD[ \t]", data):
+        return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
+    if by_shell and b"\r\n" in data[:MAX_SCRIPT]:
+        return [f"{_shown(words[0])} has line ends of Windows; write: {as_job_file(words)}"]
+    return []
 
 
 def _imported(text: str) -> Iterator[str]:

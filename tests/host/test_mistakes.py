@@ -149,6 +149,8 @@ def test_options_of_a_script_that_a_command_runs_are_named(folder: Path) -> None
     for command in (["sub/program", "0.1"], ["bash", "sub/program", "0.1"]):
         (note,) = notes_of(folder, *command)
         assert note.endswith("radrm submit sub/program -- 0.1")
+    (note,) = notes_of(folder, "bash", "windows", "1")
+    assert note.endswith("radrm submit windows -- 1")
     assert notes_of(folder, "cat", "sub/program") == ()
 
 
