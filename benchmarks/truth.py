@@ -38,6 +38,7 @@ or this table differs. *ratio*: ours / published.
 - **fitted**: a constant of the model was chosen so;
 - **by construction**: ours could not come out otherwise, so it shows nothing;
 - **missed**: neither;
+- **needs a GPU**: its command waits for one;
 - **not tried**: no command has it.
 
 *plot*: the text prints no number; it was read from a picture.
@@ -102,7 +103,7 @@ def judged(row: Row, pages: dict[str, str]) -> Judged:
     ours = figure(pages[row.pick.page], row.pick) * row.pick.times
     low, high = row.published
     nearest = min(max(ours, low), high)
-    ratio = ours / nearest if nearest else None
+    ratio = round(ours / nearest, 2) + 0.0 if nearest else None
     near = abs(ours - nearest) <= (row.within or (ZERO if ratio is None else 0.0))
     least, most = (1 - CLOSE, 1 + CLOSE) if row.close else (LEAST, MOST)
     holds = near or (ratio is not None and least <= ratio <= most)
@@ -116,7 +117,7 @@ def table(rows: Sequence[Judged]) -> list[str]:
         low, high = each.row.published
         published = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         ours = "" if each.ours is None else f"{each.ours + 0.0:g}"
-        ratio = "" if each.ratio is None else f"{round(each.ratio, 2) + 0.0:.2f}"
+        ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
         cells = (each.row.source, each.row.what, published, ours, ratio, each.word)
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -1,35 +1,66 @@
 """Eight jobs, 1200 s apart, through a real daemon on simulated GPUs (section V-C).
 
-The prediction is the simulator's, before the run; the metered energy is what the daemon has read of
-its GPUs. Servers' other parts are not metered, so both count GPUs only.
+First `radrm profile` measures each program on a V100, on two and on a T4. Then the jobs come with
+`--gpus=1-2` and their due times, and `planner = "andreas"` chooses for each (n*, g*). The
+prediction is the simulator's, before the run, with the published run times; the metered energy is
+what the daemon has read of its GPUs. Servers' other parts are not metered, so both count GPUs only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+from msgspec import Struct
+
+from radrm.client.text import FINAL
 from radrm.config import Config
-from radrm.lab.experiments.live.trace import play_private
-from radrm.lab.experiments.simulations.sources import with_mix
-from radrm.lab.experiments.simulations.variants import Choices, make_variant
+from radrm.errors import Unreachable
+from radrm.lab.experiments.demo.server import DemoServer
+from radrm.lab.experiments.live.play import daemon_settings
+from radrm.lab.experiments.live.record import Readings, measured, run_of
+from radrm.lab.experiments.simulations.sources import LIFE, with_mix
+from radrm.lab.simulator.engine import simulate
+from radrm.lab.simulator.metrics import metrics
+from radrm.lab.simulator.run import DeviceRun, Run
+from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.importers.andreas import Mix, published_mix
+from radrm.lab.simulator.traces.job import TraceJob
+from radrm.simulated.spec import parse
 from radrm.structs import replace
 from radrm.wiring import make_costs
 
-GPUS = "sim:3xV100-32GB,1xT4"
+GPUS = "sim:3xV100-32GB,1xT4-16GB"
 JOBS, APART_S = 8, 1200.0
-SCALE = 120.0
+SCALE = 20.0
 PUBLISHED = 12.29
 """The published deviation, in per cent of the prediction."""
+_PROBE_STEPS, _PAUSE_S = 600, 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """Predicted and metered cost of energy."""
+class Chosen(Struct, frozen=True):
+    """What a job got at its first start (`2 x V100`), and its starts: predicted, in the daemon."""
 
+    name: str
+    due_s: float
+    predicted: tuple[str, int]
+    got: tuple[str, int]
+    late_s: float
+
+
+class Checked(Struct, frozen=True):
+    """The choices, and predicted and metered cost of energy."""
+
+    jobs: tuple[Chosen, ...]
     predicted: float
     metered: float
-    late: float
 
     @property
     def deviation(self) -> float:
@@ -37,32 +68,115 @@ class Checked:
         return 100 * abs(self.predicted - self.metered) / self.predicted
 
 
-class _Quiet:
-    def __call__(self, *_: object) -> None:
-        """Nobody watches."""
+class _Server(DemoServer):
+    def ask(self, op: str, **words: Any) -> Any:
+        """Ask again if the daemon has closed a connection that was idle while programs ran."""
+        try:
+            return super().ask(op, **words)
+        except Unreachable:
+            return super().ask(op, **words)
+
+    def radrm(self, *words: str) -> Any:
+        """Run a command, and return its JSON."""
+        command = [sys.executable, "-m", "radrm.cli.main", *words, "--json"]
+        done = subprocess.run(
+            command, env=self._environment, cwd=self.work, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
 
 def checked() -> Checked:
-    """Run the jobs. It takes some three minutes."""
-    config = with_mix(Config(policy="exclusive", order="due"))
+    """Run the jobs. It takes half an hour, most of it idle."""
+    config = with_mix(Config(planner=("andreas",), policy="exclusive"))
     costs = make_costs(config)
-    drawn = published_mix(Mix(), costs.cost_per_hour).jobs[:JOBS]
-    jobs = tuple(
+    jobs = [
         replace(
             job,
             submit_s=at * APART_S,
-            due_s=None if job.due_s is None else job.due_s - job.submit_s + at * APART_S,
-            profile=(),
+            due_s=at * APART_S + (job.due_s or 0.0) - job.submit_s,
         )
-        for at, job in enumerate(drawn)
-    )
-    choices = Choices(gpus=GPUS, order="due", planner="andreas", known=("duration",))
-    variant = make_variant(config, config.policy, "oracle", choices)
-    played = play_private(jobs, variant, GPUS, SCALE, _Quiet())
-    foreseen, live = played.simulated.runs[0], played.live
-    assert foreseen.energy_j is not None and live.energy_j is not None
+        for at, job in enumerate(published_mix(Mix(), costs.cost_per_hour).jobs[:JOBS])
+    ]
+    scenario = Scenario(parse(GPUS), config, known=Known(duration=0.0), life=LIFE)
+    foreseen = simulate(jobs, scenario)
+    live, late = _live(jobs, scenario)
+    predicted, metered = metrics(foreseen), metrics(live)
+    assert predicted.energy_j is not None and metered.energy_j is not None
     return Checked(
-        costs.energy_cost(foreseen.energy_j, 0.0, foreseen.makespan_s),
-        costs.energy_cost(live.energy_j, 0.0, live.makespan_s),
-        live.late_fraction or 0.0,
+        tuple(
+            Chosen(job.name, (job.due_s or 0.0) - job.submit_s, ours, got, late_s)
+            for job, ours, got, late_s in zip(
+                jobs, _placed(foreseen), _placed(live), late, strict=True
+            )
+        ),
+        costs.energy_cost(predicted.energy_j, 0.0, predicted.makespan_s),
+        costs.energy_cost(metered.energy_j, 0.0, metered.makespan_s),
     )
+
+
+def _placed(run: Run) -> list[tuple[str, int]]:
+    """Return the number and kind of GPUs of the first attempt of each job, and its attempts."""
+    return [
+        (_kinds(run.devices, job.attempts[0].devices), len(job.attempts))
+        if job.attempts
+        else ("", 0)
+        for job in run.jobs
+    ]
+
+
+def _kinds(devices: Sequence[DeviceRun], places: Iterable[int]) -> str:
+    found = Counter(devices[at].name.partition("-")[0] for at in places)
+    return " + ".join(f"{count} x {kind}" for kind, count in sorted(found.items()))
+
+
+def _script(job: TraceJob) -> str:
+    """Return a job file that takes the job's published time on what it gets."""
+    one, two, slow = (each.duration_s for each in job.profile)
+    t4 = parse(GPUS)[-1].device.uuid
+    return (
+        f"#!/bin/bash\n#RAD --gpus=1-2 --checkpoint=signal\n# {job.name}\n"
+        f"case $CUDA_VISIBLE_DEVICES in\n*,*) s={two} ;;\n*{t4}*) s={slow} ;;\n"
+        f"*) s={one} ;;\nesac\n"
+        f"exec radrm-simjob --gpu-memory {job.memory_mib:.0f} --smact {job.smact} --ramp 1 "
+        "--gpus all --loss-k 3 --saves --seconds $s\n"
+    )
+
+
+def _live(jobs: Sequence[TraceJob], scenario: Scenario) -> tuple[Run, list[float]]:
+    """Return the run of the daemon, and how late each job was."""
+    # Run times come from profiles, which only a daemon that estimates learns from.
+    settings = [each for each in daemon_settings(scenario) if not each.startswith("estimator=")]
+    with tempfile.TemporaryDirectory(prefix="radrm-andreas-") as folder:
+        server = _Server(Path(folder) / "server", GPUS, SCALE, settings)
+        try:
+            server.start()
+            server.await_answer()
+            for job in {job.name: job for job in jobs}.values():
+                (server.work / f"{job.name}.rad").write_text(_script(job))
+                server.radrm("profile", f"{job.name}.rad", f"--probe-steps={_PROBE_STEPS}")
+            return _played(server, jobs)
+        finally:
+            server.end()
+
+
+def _played(server: _Server, jobs: Sequence[TraceJob]) -> tuple[Run, list[float]]:
+    readings, numbers = Readings(), list[str]()
+    begin_s = float(server.ask("ping")["now"])
+    while True:
+        now_s = float(server.ask("ping")["now"])
+        readings.add(now_s, server.ask("gpus"))
+        if len(numbers) < len(jobs):
+            job = jobs[len(numbers)]
+            if now_s - begin_s >= job.submit_s:
+                due = f"--due=+{(job.due_s or 0.0) - job.submit_s:.0f}s"
+                words = (f"{job.name}.rad", due, f"--weight={job.weight:g}")
+                numbers.append(server.radrm("submit", *words)[0]["ticket"])
+        elif all(each["state"] in FINAL for each in server.ask("status", jobs=numbers)):
+            break
+        time.sleep(_PAUSE_S)
+    told = [server.ask("explain", jobs=[number]) for number in numbers]
+    indices = {each["index"]: each["uuid"] for each in server.ask("gpus")}
+    run = run_of(jobs, told, readings, indices)
+    assert measured(run, readings).energy_j is not None, "the power of a GPU was not read"
+    return run, [each["job"].get("late_s") or 0.0 for each in told]

@@ -57,7 +57,8 @@ def sized(trial: Trial) -> Sized:
 
 @contextmanager
 def _timed() -> Iterator[list[float]]:
-    """Time each plan of `andreas`."""
+    """Time each plan of `andreas`. numpy is there before the first, as in a daemon."""
+    Andreas().get_ready()
     calls: list[float] = []
     before: Any = Andreas._plan
 

@@ -79,13 +79,14 @@ def completion_s(
 
 def _shared(limits: Sequence[float], wants: Sequence[float]) -> list[float]:
     """Return the CPU that each job gets: alike up to its limit, then alike up to what it wants."""
-    first = _filled([min(a, b) for a, b in zip(limits, wants, strict=True)], 1.0)
+    first = filled([min(a, b) for a, b in zip(limits, wants, strict=True)], 1.0)
     left = [want - part for want, part in zip(wants, first, strict=True)]
-    more = _filled(left, 1.0 - sum(first))
+    more = filled(left, 1.0 - sum(first))
     return [a + b for a, b in zip(first, more, strict=True)]
 
 
-def _filled(caps: Sequence[float], volume: float) -> list[float]:
+def filled(caps: Sequence[float], volume: float) -> list[float]:
+    """Return what each gets of a volume that is divided alike, none more than its cap."""
     parts = [0.0] * len(caps)
     for passed, at in enumerate(sorted(range(len(caps)), key=caps.__getitem__)):
         parts[at] = max(0.0, min(caps[at], volume / (len(caps) - passed)))

@@ -29,7 +29,7 @@ from radrm.lab.simulator.scenario import Life, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
-from radrm.policies.sharing import Lug, Magm, Sharing
+from radrm.policies.sharing import Magm, Sharing
 from radrm.published import specon
 from radrm.published.convergence import Note, category_after
 from radrm.published.convergence import judge as real_judge
@@ -119,14 +119,44 @@ class Blind(Sharing, Policy):
         return (eligible[int.from_bytes(lot, "big") % len(eligible)],), state
 
 
+METER_S = 30.0
+"""How often usage is metered (assumed: the thesis does not say)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metered(Sharing, Policy):
+    """Puts each job on the worker that was used least when usage was metered last.
+
+    A worker with one job and one with five are both in full use, and what has come since is not
+    seen: so workers become uneven, as Figure 6.21 shows it.
+    """
+
+    conditions: bool = False
+    meter_s: float = METER_S
+    name: str = "metered"
+    version: int = 1
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        now_s = ask.job.submitted.boot_s  # a job starts when it comes
+        if state is None or now_s - state["at_s"] >= self.meter_s:
+            used = {each.device.uuid: each.smact or 0.0 for each in eligible}
+            state = {"at_s": now_s, "used": used}
+        used = state["used"]
+        least = min(eligible, key=lambda each: (used[each.device.uuid], each.device.index))
+        return (least,), state
+
+
 def placements(seed: int) -> dict[str, Policy]:
     """Return the policies that place jobs, by name.
 
-    `usage`: the least SM activity as read now, the thesis's baseline (section 6.2.3): a worker with
-    one job and one with five are both in full use. `fewest`: the fewest jobs. `blind`: by lot.
+    `usage`: the thesis's baseline (section 6.2.3), by the usage of each worker; `usage, 60 s`:
+    metered half as often. `fewest`: the fewest jobs. `blind`: by lot.
     """
     return {
-        "usage": Lug(conditions=False),
+        "usage": Metered(),
+        "usage, 60 s": Metered(meter_s=2 * METER_S),
         "fewest": Magm(conditions=False),
         "blind": Blind(seed=seed),
     }

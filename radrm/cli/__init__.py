@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     listening    the address of --listen
     toml_text    write TOML that people read
     settings     list all settings, and check those that are given
-    show         tables, cards and plots (a folder)
+    show         tables and cards (a folder)
     completion   completion of command lines by shells (a folder)
     results      the results of commands about jobs and devices
     dry_run      what `submit --dry-run` shows

@@ -209,6 +209,8 @@ class Ends:
             return events
         if isinstance(found, Ended):
             passes, fault = self._failures.judge(attempt, found)
+            if found.try_later and job.outer is None:  # else Slurm runs it again
+                passes = found.never_started
             oom, told = self._judge_memory(job, attempt, found)
             ended: ev.Event = ev.AttemptEnded(
                 at=now,

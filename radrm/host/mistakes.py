@@ -10,9 +10,7 @@ almost nothing.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
 from itertools import islice
 
@@ -21,6 +19,7 @@ from radrm.host.storage.sources import MAX_SCRIPT, read_program, text_of
 from radrm.jobfile import shell
 from radrm.jobfile.languages import as_job_file, run_by, why_no_program
 from radrm.jobfile.radfile import DEFAULT_INTERPRETER, JobFile
+from radrm.jobfile.relations import is_param_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,15 +34,14 @@ _MOST_PATHS = 100
 """Different paths of the logs of one sweep that are looked at."""
 _WAY_OUT = ", or add --after=JOB if a job makes it"
 """Of a refusal: what is missing now may be there when the job starts."""
-# Compiled where they are used: that takes a submission longer than to look.
+# `re` is imported where one of these is used: that takes a submission longer than to look.
 _IMPORTED = (
     r"(?m)^[ \t]*(?:import[ \t]+([\w., \t]{1,500})"
     r"|from[ \t]+(\w[\w.]{0,100})[ \t]+import[ \t]*\(?([\w, \t]{0,500}))"
 )
 _MOST_IMPORTS = 200
 _CLOSED = "is not yours to write to; name a file in another folder with --output"
-_BY_ID = r"%[jA]"
-_UNFILLED = r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}"
+_BY_ID = ("%j", "%A")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
 _SPLIT = r"(?:-S|--split-string[= ])\s*(.*)"
 _OF_A_SHELL_LINE = r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*="
@@ -158,7 +156,7 @@ def _of_logs(
                 f"--{option}={os.path.join(path, '%j.out')}"
             )
         above = paths(os.path.dirname(path))
-        if any(re.search(_BY_ID, own.replace("%%", "")) for own in above):
+        if any(pattern in own.replace("%%", "") for own in above for pattern in _BY_ID):
             step = "make one folder, and put the id into the name of the file"
             cause = "is named by the job's id, so nobody can make it"
             notes.setdefault(f"{above[0]}, {cause}; {step}", option)
@@ -221,11 +219,14 @@ def _known(path: str, job_file: JobFile) -> str:
     if "%x" not in path and "%u" not in path:
         return path
     import pwd  # few paths name users
+    import re
 
     name = job_file.name  # of a sweep, it may have values
     values = {} if "{" in name else {"%x": name.replace("%", "%%")}
-    with contextlib.suppress(KeyError):
+    try:
         values["%u"] = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        pass  # the user is not known here
     return re.sub(r"%.", lambda found: values.get(found[0], found[0]), path)
 
 
@@ -273,7 +274,7 @@ def _of_options(job_file: JobFile, cwd: str) -> list[str]:
     if not words or job_file.options.interactive or not os.path.isfile(os.path.join(cwd, words[0])):
         return []
     data, _ = read_program(os.path.join(cwd, words[0])) or (b"", 0)
-    if re.search(rb"(?m)^#RAD[ \t]", data):
+    if any(line.startswith((b"#RAD ", b"#RAD\t")) for line in data.splitlines()):
         return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
     if by_shell and b"\r\n" in data[:MAX_SCRIPT]:
         return [f"{_shown(words[0])} has line ends of Windows; write: {as_job_file(words)}"]
@@ -282,6 +283,8 @@ def _of_options(job_file: JobFile, cwd: str) -> list[str]:
 
 def _imported(text: str) -> Iterator[str]:
     """Yield what the lines of a Python script import that may be modules, packages first."""
+    import re
+
     for names, package, members in re.findall(_IMPORTED, text):
         for each in (names or members).split(","):
             word = (each.split() or [""])[0].strip(".")
@@ -317,7 +320,7 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     elif job_file.options.interactive and "--" in words:
         words = words[words.index("--") + 1 :]  # the command that `radrm run` runs
     program = words[0] if words else ""
-    unfilled = re.search(_UNFILLED, program) if not is_script else None
+    unfilled = _unfilled(program) if not is_script else None
     if not program or (unfilled and _is_sweep(job_file)):
         return
     what = f"{where}: cannot run {_shown(program)}"
@@ -337,7 +340,7 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     step = "correct the first line" if is_script else "correct its name"
     if not any(map(os.path.exists, found)):
         if unfilled:
-            step = f"{unfilled[0]} gets its values from --param={unfilled[1]}=VALUE,VALUE"
+            step = f"{{{unfilled}}} gets its values from --param={unfilled}=VALUE,VALUE"
         elif is_script and " " in program:
             step = f"write #!/usr/bin/env -S {program}"
         elif "/" not in program and not is_script and os.path.isfile(os.path.join(cwd, program)):
@@ -364,20 +367,28 @@ def _check_first_command(
     page, a list, a program of another language."""
     from radrm.jobfile.programs import NEVER_TRAINS  # few job files have no first line
 
+    if job_file.interpreter != DEFAULT_INTERPRETER:
+        return
     step = next((each for each in shell.steps(job_file.script or "") if each.words), None)
     words = step.program if step is not None else ()
     if step is None or not words or (step.end == "(" and len(words) == 1):
         return  # it sets a variable, or defines a function
-    known = words[0] in NEVER_TRAINS or words[0] in _OF_BASH or re.search(r"[/$`]|\(\(", words[0])
-    if known or job_file.interpreter != DEFAULT_INTERPRETER:
+    name = words[0]
+    if name in NEVER_TRAINS or name in _OF_BASH or f"BASH_FUNC_{name}%%" in environment:
         return
-    if f"BASH_FUNC_{words[0]}%%" in environment:
-        return
-    if _executable(_candidates(words[0], cwd, environment)) is None:
+    if any(mark in name for mark in ("/", "$", "`", "((")):
+        return  # only bash knows what that means
+    if _executable(_candidates(name, cwd, environment)) is None:
         raise NoProgram(
             f"{where}: bash runs it, as it does not begin with #!, and its first command, "
-            f"{_shown(words[0][:40])}, is no program here; is it a job file?"
+            f"{_shown(name[:40])}, is no program here; is it a job file?"
         )
+
+
+def _unfilled(program: str) -> str | None:
+    """Return the name of the first `{NAME}` in a program's name."""
+    parts = (part.partition("}") for part in program.split("{")[1:])
+    return next((name for name, closed, _ in parts if closed and is_param_name(name)), None)
 
 
 def _as_command(program: str) -> str:
@@ -387,6 +398,8 @@ def _as_command(program: str) -> str:
 
 def _meant(words: Sequence[str]) -> str | None:
     """Return the cause and the next step for a command that only a shell understands."""
+    import re  # only a mistake needs it
+
     program = words[0]
     if found := re.match(_VARIABLE, program):
         return f"it sets a variable; use --env={found[0]}VALUE before --"
@@ -406,9 +419,13 @@ def _behind_env(words: Sequence[str]) -> Sequence[str]:
     """
     if len(words) != 2 or words[0].rpartition("/")[2] != _ENV or not os.access(words[0], os.X_OK):
         return words
+    if not words[1].startswith("-"):  # the kernel gives `env` the rest of the line as one argument
+        return words if "=" in words[1] else words[1:]
+    import re
+
     split = re.match(_SPLIT, words[1])
-    if split is None:  # the kernel gives `env` the rest of the line as one argument
-        return words if words[1].startswith("-") or "=" in words[1] else words[1:]
+    if split is None:
+        return words
     if re.search(r"[\\$'\"#]", split[1]):
         return words
     rest = split[1].split()

@@ -7,9 +7,6 @@ All else without `#!` is a shell script.
 
 from __future__ import annotations
 
-import re
-import shlex
-
 from radrm.errors import BadFile, plain
 
 TYPE_CHECKING = False
@@ -101,6 +98,8 @@ def why_no_program(data: bytes, words: Sequence[str]) -> str | None:
 
 def as_job_file(words: Sequence[str]) -> str:
     """Return the line that submits the program of a command as a job file."""
+    import shlex  # only a mistake needs it
+
     arguments = ["--", *words[1:]] if words[1:] else []
     return plain(shlex.join(["radrm", "submit", words[0], *arguments]))
 
@@ -115,11 +114,15 @@ def _ending(name: str) -> str:
 
 
 def _line(words: Sequence[str]) -> str:
+    import shlex  # only a refusal needs it
+
     return plain(f"radrm submit -- {shlex.join(words)}")
 
 
 def _by_its_text(data: bytes, start: bytes) -> str | None:
     """Return what runs a text, by its first line that is no comment; None for a shell."""
+    import re  # only a file without #! is looked at
+
     if re.match(_NOTEBOOK, data):
         return "jupyter execute"
     for line in start.decode("utf-8", "replace").split("\n", _MOST_LINES)[:_MOST_LINES]:

@@ -7,8 +7,6 @@ trusts no input: the daemon calls it for submissions that any user wrote.
 
 from __future__ import annotations
 
-import re
-
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, MOMENTS, Option, Options, RawOptions
 from radrm.jobfile.values import RoleOption, Span, shown
@@ -86,10 +84,11 @@ def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> 
 
 def spelled_out(word: str) -> str:
     """Return `-g`, `-g2` and `-g=2` as `--gpus...`; other words as they are."""
-    if not re.fullmatch(r"-g(=?[0-9]+(-[0-9]+)?)?", word):
-        return word
-    value = word[2:].removeprefix("=")
-    return f"--gpus={value}" if value else "--gpus"
+    if word == "-g":
+        return "--gpus"
+    value = word.removeprefix("-g").removeprefix("=")
+    is_count = word.startswith("-g") and value.replace("-", "", 1).isdecimal()
+    return f"--gpus={value}" if is_count else word
 
 
 def is_option(word: str) -> bool:

@@ -8,9 +8,7 @@ A submission has one of three forms:
 
 from __future__ import annotations
 
-import re
-
-from radrm.core.units import WHOLE_DEVICE_MIB
+from radrm.core.units import WHOLE_DEVICE_MIB, is_digits
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.languages import refuse_program, run_by
 from radrm.jobfile.options import Options, RawOptions
@@ -37,17 +35,17 @@ LOGIN_SHELL = "/bin/bash -l"
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
-_NEARLY = {"#RAD": r"#\s*rad(?:rm)?:?\s*--?[a-z]", "#SBATCH": r"\s*#\s*sbatch:?\s*--?[a-z]"}
-"""Comments that may be meant as options. Two `#` are how people switch a line off."""
 _OF_QUEUES = {
-    r"#SBATCH": "Slurm",
-    r"#PBS": "PBS",
-    r"#\$\s+-": "Grid Engine",
-    r"#BSUB\s": "LSF",
-    r"#(?:MSUB|COBALT|OAR|PJM)\s+-": "another queue",
+    "#SBATCH": "Slurm",
+    "#PBS": "PBS",
+    "#$ -": "Grid Engine",
+    "#BSUB -": "LSF",
+    "#MSUB -": "Moab",
+    "#COBALT -": "Cobalt",
+    "#OAR -": "OAR",
+    "#PJM -": "a Fujitsu queue",
 }
 """What lines with options of other queues begin with."""
-_ACTIVATE = r"conda[ \t]+activate[ \t]+[^\s;&|#]+"
 _POSITIONS = (
     "command",
     "model summary",
@@ -220,7 +218,7 @@ def read_job_file(
     interpreter = _interpreter(lines[0], where)
     directives, places, notes = _directives(text, commands[0][0], where)
     notes = [*text.notes, *notes, *_of_other_queues(text, commands[0][0], slurm)]
-    activates = re.fullmatch(_ACTIVATE, commands[0][1]) is not None
+    activates = _activates(commands[0][1])
     if interpreter is None and directives is None and activates and _is_positional(commands):
         return _positional(commands, base, where, overrides, notes)
     if interpreter is None and activates:
@@ -273,6 +271,14 @@ def _interpreter(first_line: str, where: str) -> str | None:
     return line
 
 
+def _activates(line: str) -> bool:
+    """True for `conda activate ENV`."""
+    words = line.split()
+    return (
+        len(words) == 3 and words[:2] == ["conda", "activate"] and not set(";&|#") & set(words[2])
+    )
+
+
 def _late_interpreter(lines: Sequence[str]) -> list[str]:
     """A note on a `#!` line that is not the first one, which alone has an effect."""
     late = next((number for number, line in enumerate(lines, 1) if line.startswith("#!")), None)
@@ -305,9 +311,9 @@ def _directives(
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
-        elif _nearly_directive(line):
+        elif _is_nearly("rad", line) or _is_nearly("radrm", line):
             notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
-    for number in text.matching_from(first_command, rf"\s*{_DIRECTIVE}(?!\S)"):
+    for number in text.matching_from(first_command, _DIRECTIVE, whole=True):
         raise BadFile(
             f"{where} line {number}: #RAD after the first command (line {first_command}) has "
             "no effect; move it above that line"
@@ -319,14 +325,14 @@ def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
     """Notes on lines with options of other queues that are not read. `slurm`: those of Slurm
     before the first command are."""
     notes = []
+    head = list(enumerate(text.lines[: first_command - 1], 1))
     for word, queue in _OF_QUEUES.items():
-        head = list(enumerate(text.lines[: first_command - 1], 1))
-        before = [number for number, line in head if re.match(word, line)]
+        before = [number for number, line in head if line.startswith(word)]
         late = text.matching_from(first_command, word)
         if slurm and queue == "Slurm":
-            nearly = re.compile(_NEARLY["#SBATCH"], re.I)
-            for number in (n for n, line in head if n not in before and nearly.match(line)):
-                notes.append(f"line {number} is only a comment; write #SBATCH at its start")
+            for number, line in head:
+                if number not in before and _is_nearly("sbatch", line):
+                    notes.append(f"line {number} is only a comment; write #SBATCH at its start")
             if late:
                 notes.append(
                     f"{_lines(late)} after the first command (line {first_command}), where sbatch "
@@ -349,15 +355,21 @@ def _lines(numbers: Sequence[int]) -> str:
 def _split(text: str) -> list[str]:
     """Return words as a shell splits them. Raises ValueError for quotes that are not closed."""
     if not any(mark in text for mark in "'\"\\"):
-        return [word for word in re.split("[ \t\r]+", text) if word]
+        return [word for word in text.replace("\t", " ").replace("\r", " ").split(" ") if word]
     import shlex  # slow to import, and few lines need it
 
     return shlex.split(text)
 
 
-def _nearly_directive(line: str) -> bool:
-    # The substring test is cheap, and most comments fail it.
-    return "rad" in line.lower() and re.match(_NEARLY["#RAD"], line.strip(), re.I) is not None
+def _is_nearly(word: str, line: str) -> bool:
+    """True for a comment that was meant as options, as `# rad --gpus=2` and `#RADRM: --gpus=2`.
+    Two `#` are how people switch a line off."""
+    words = line.strip().lower().removeprefix("#").lstrip()
+    if not words.startswith(word):
+        return False
+    behind = words.removeprefix(word).removeprefix(":").lstrip()
+    option = behind.removeprefix("-").removeprefix("-")
+    return option != behind and option[:1].isalpha()
 
 
 def _printable(name: str) -> str:
@@ -392,8 +404,9 @@ def _is_positional(commands: Sequence[tuple[int, str]]) -> bool:
     if len(commands) < 3:
         return True
     summary = commands[2][1]
-    is_file = re.fullmatch(r"[^\s;|&<>$()=`]+\.\w+", summary) is not None
-    return is_file and not (run_by(summary) or summary.endswith(".sh"))
+    name, _, ending = summary.rpartition(".")
+    is_file = bool(name) and ending.isalnum() and not set(summary) & set(" \t;|&<>$()=`")
+    return is_file and not (run_by(summary) or ending == "sh")
 
 
 def _positional(
@@ -453,7 +466,7 @@ def _positional(
 
 
 def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> str:
-    if not re.fullmatch(r"[0-9]{1,12}", word) or not low <= int(word) <= high:
+    if not is_digits(word, 12) or not low <= int(word) <= high:
         raise BadFile(
             f"{where} line {line}: {what} {shown(word)} is not a whole number from {low} to {high}"
         )
@@ -461,6 +474,8 @@ def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> 
 
 
 def _mib(line: int, word: str, what: str, where: str) -> float:
+    import re  # only the prototype's files have such lines
+
     plain = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,2})?", word)
     value = float(word) if plain else 0.0
     if value == _PUBLISHED_WHOLE_DEVICE:

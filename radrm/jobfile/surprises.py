@@ -22,7 +22,22 @@ if TYPE_CHECKING:
 
 
 _MOST_COMMANDS = 20_000
+_CONTAINER = r"(?m)^[^#\n]*\b(docker|podman) (?:container )?run\b"
+_LONGEST_LOOK = 64 * 1024
+"""Characters of a script that are searched for a container."""
 _LONGEST_SHOWN = 60
+
+
+def container_notes(job_file: JobFile) -> list[str]:
+    """A note on a container that is started without radrm's arguments."""
+    text = (job_file.script or " ".join(job_file.argv))[:_LONGEST_LOOK]
+    found = re.search(_CONTAINER, text)
+    if found is None or "RADRM_CONTAINER_ARGS" in text or job_file.options.gpus == 0:
+        return []
+    return [
+        f"`{found[1]} run` without $RADRM_CONTAINER_ARGS: radrm may not know whose the container "
+        "is, and it is no client of MPS and has no memory cap (radrm help containers)"
+    ]
 
 
 def surprises(job_file: JobFile) -> list[str]:

@@ -5,7 +5,7 @@ The files, in the order in which they may import one another:
     simulator    the daemon's own decisions in virtual time (a folder)
     experiments  what commands, benchmarks and tests share (a folder)
     options      options that `simulate`, `compare` and `replay` share
-    show         tables and plots of results (a folder)
+    show         tables of results (a folder)
     commands     the commands (a folder)
     wing         what it adds to radrm
 """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from radrm.cli.parameters import FLAG, NUMBER, REAL, TEXT, TEXTS, Parameter
-from radrm.errors import UsageError
-from radrm.lab.experiments.simulations.variants import MOST_ERROR
 from radrm.lab.simulator.servers import HASH
 from radrm.lab.simulator.traces.draw import MOST_USERS
 
@@ -50,11 +48,6 @@ KNOWN = Parameter(
     "declared=0.08; without an error it is exact. memory is an estimate, declared is what "
     "users declare with --gpu-memory.",
     *("WHAT[=ERROR]", ("--known",)),
-)
-DURATION_ERROR = Parameter(
-    *("duration_error", TEXT),
-    "The jobs' durations are known, within this relative error: --known duration=ERROR.",
-    *("ERROR", ("--duration-error",)),
 )
 MODE = Parameter(
     *("collocation", TEXT, "mps, timeslice, exclusive; by default as configured."),
@@ -128,10 +121,7 @@ LOAD = Parameter(
 FIRST_SEED = Parameter(
     *("seed", NUMBER, "--import andreas: the seed of the first draw.", "N", ("--seed",))
 )
-_FORMS = (
-    "Format of the trace: auto, trace, published, prototype, philly, slurm, alibaba2020, "
-    "alibaba2023, gavel"
-)
+_FORMS = "Format of the trace: auto, trace, published, philly, slurm"
 FORM = Parameter("form", TEXT, f"{_FORMS}.", "FORM", ("--import",), initial="auto")
 MIX_FORM = Parameter(
     *("form", TEXT, f"{_FORMS}; or andreas: jobs drawn as published, without a file."),
@@ -140,7 +130,7 @@ MIX_FORM = Parameter(
 )
 PROFILE = Parameter(
     *("profile", TEXTS),
-    "Jobs measured alone: CSV of name,duration_s,smact,steady_mib, or Gavel's JSON.",
+    "Jobs measured alone: CSV of name,duration_s,smact,steady_mib.",
     *("FILE", ("--profile",)),
 )
 FILL = Parameter(
@@ -160,32 +150,9 @@ USERS = Parameter(
     least=1,
     most=MOST_USERS,
 )
-PLOT = Parameter("plot", TEXT, "Draw the result: .png, .pdf or .svg.", "FILE", ("--plot",))
 
 
 def names(given: Sequence[str]) -> list[str]:
     """Names, each once, from an option that is repeated or has a list with commas."""
     words = [word.strip() for each in given for word in each.split(",")]
     return list(dict.fromkeys(word for word in words if word))
-
-
-def known_names(known: Sequence[str], duration_error: str) -> list[str]:
-    """What is known of each job, as `--known` and `--duration-error` say.
-
-    Raises `UsageError` for a duration in both, and for an error that is no number.
-    """
-    found = names(known)
-    if not duration_error:
-        return found
-    if any(word.partition("=")[0] == "duration" for word in found):
-        raise UsageError("--known duration and --duration-error say the same: leave one out")
-    try:
-        error = float(duration_error)
-    except ValueError:
-        error = -1.0
-    if not 0 <= error <= MOST_ERROR:
-        raise UsageError(
-            f"--duration-error {duration_error!r}: write a number from 0 to {MOST_ERROR:g}, "
-            "such as 0.3"
-        )
-    return [*found, f"duration={duration_error}"]

@@ -5,28 +5,9 @@ from __future__ import annotations
 import pytest
 
 from radrm.config import Config
-from radrm.errors import UsageError
 from radrm.lab.experiments.simulations.variants import Choices, make_variant, your_daemon
-from radrm.lab.options import known_names
 from radrm.lab.show.simulations import others_line, setting_line
 from radrm.lab.simulator.scenario import Known
-
-
-def test_an_error_of_durations_is_a_known_duration() -> None:
-    assert known_names(["smact"], "0.3") == known_names(["smact,duration=0.3"], "")
-    assert known_names([], "0") == ["duration=0"]
-    assert known_names([], "") == []
-
-
-@pytest.mark.parametrize("text", ["-1", "nan", "30%", "4"])
-def test_a_wrong_error_names_the_option_and_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match=rf"--duration-error '{text}': write a number .* as 0.3"):
-        known_names([], text)
-
-
-def test_durations_are_told_once() -> None:
-    with pytest.raises(UsageError, match="leave one out"):
-        known_names(["duration"], "0.3")
 
 
 @pytest.mark.parametrize("name", Known.__struct_fields__)

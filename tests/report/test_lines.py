@@ -57,7 +57,8 @@ def test_usual_forms(line: str, told: str) -> None:
     "bar",
     [
         "62/100 ━━━━━━━━━━━━━━━━━━━━ 3s 5ms/step - loss: 0.31",
-        "\x1b[1m62/100\x1b[0m \x1b[32m━━━━━━\x1b[0m\x1b[37m━━━━\x1b[0m 3s - loss: 0.31",
+        "\x1b[1m62/100\x1b[0m \x1b[32m━━━━━━\x1b[0m\x1b[37m━━━━\x1b[0m \x1b[1m3s\x1b[0m 5ms/step - "
+        "loss: 0.31",
         " 62/100 [==>..] - ETA: 3s - loss: 0.31",
     ],
 )

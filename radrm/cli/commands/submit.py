@@ -6,12 +6,11 @@ the printed lines and the exit code.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 
 from radrm.client.connection import Client
 from radrm.client.submitting import check, count_of, put, remarks_on
+from radrm.client.text import print_json, print_text, say, warn
 from radrm.errors import UsageError, plain
 from radrm.host.storage.paths import not_running
 from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
@@ -41,7 +40,7 @@ def carry_out(request: SubmitRequest) -> int:
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
-        print(submit_help(request.help_all), end="")
+        print_text(submit_help(request.help_all))
         return 0
     for place, asked in (("cluster", request.cluster), ("pilot", request.pilot)):
         if asked:
@@ -58,10 +57,9 @@ def carry_out(request: SubmitRequest) -> int:
         try:
             tell(request, results, None if up or client.paths is not None else paths)
         except OSError as error:
-            print(
-                f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
-                "nevertheless: do not submit them again",
-                file=sys.stderr,
+            warn(
+                f"cannot write the output: {error.strerror}; the jobs are submitted "
+                "nevertheless: do not submit them again"
             )
             return 1
         failed = max((result["code"] for result in results), default=0)
@@ -149,16 +147,16 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
     """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
-        print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
+        print_json([{key: r[key] for key in wanted} for r in results])
     for result in results:
         if result["error"] is not None:
-            print(f"radrm: {result['error']}", file=sys.stderr)
+            warn(result["error"])
             continue
         where = result["file"] or result["name"]
         for kind, text in remarks_on(result):
-            print(f"radrm: {kind}: {where}: {text}", file=sys.stderr)
+            warn(f"{kind}: {where}: {text}")
         if request.parsable:
-            print(result["ticket"])
+            say(result["ticket"])
         elif not request.json:
             asked = understood(result["job_file"].options, result["job_file"].raw)
             if result["id"] is not None:
@@ -168,13 +166,12 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
                 name = result["name"]
                 line = f"Submitted {name}{_elements(result)} as {result['ticket']}{asked}"
             # Standard output is for the output of the job.
-            print(line, file=sys.stderr if _streams(request, results) else sys.stdout)
+            say(line, error=_streams(request, results))
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
         cause, step = not_running((unserved,))
-        print(f"radrm: {cause}; {they} in {unserved.state}; {step}", file=sys.stderr)
-    print(end="", flush=True)
+        warn(f"{cause}; {they} in {unserved.state}; {step}")
 
 
 def _elements(result: Submission) -> str:

@@ -1,4 +1,4 @@
-"""Show results to people: tables, cards, plots. Programs use `--json`.
+"""Show results to people: tables, cards. Programs use `--json`.
 
 The files, in the order in which they may import one another:
     styled       text with styles: plain in a pipe, drawn on a terminal

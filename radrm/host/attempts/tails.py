@@ -133,9 +133,11 @@ def read_as_user(launch: Fields, looks: Sequence[Look]) -> Fields:
 
 def _reap(child: int) -> None:
     """Wait for a bounded time: a child that is stuck in the kernel is left behind."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
-        time.sleep(0.001)
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(child)
+        select.select([pidfd], [], [], _PATIENCE_S)
+        os.close(pidfd)
+    os.waitpid(child, os.WNOHANG)
 
 
 def _send_tail(opened: int, start: int, end: int, target: int) -> None:

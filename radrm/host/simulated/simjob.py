@@ -81,7 +81,7 @@ class _Training:
 
             self._reporter = Reporter()
         if args.saves is not None:
-            self._before_s = min(_saved_step(), args.seconds)
+            self._before_s = _saved_part() * args.seconds
 
     def train(self) -> None:
         """Train until the work is done and the ramp is over."""
@@ -169,11 +169,12 @@ def _rate(gpus: int, sync: float | None) -> float:
     return 1.0 if sync is None else 1.0 / (1.0 / gpus + sync * (gpus - 1))
 
 
-def _saved_step() -> float:
-    """The step that an earlier attempt has saved; 0 without one."""
+def _saved_part() -> float:
+    """The part of the work (0..1) that an earlier attempt has saved, maybe on another kind of GPU
+    with other `--seconds`; 0 without one."""
     try:
         with open(os.path.join(os.environ["RADRM_CHECKPOINT_DIR"], "saved.json")) as file:
-            return max(0.0, float(json.load(file)["step"]))
+            return min(1.0, max(0.0, float(json.load(file)["work_done"])))
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
 

@@ -29,7 +29,6 @@ from radrm.lab.experiments.simulations.variants import (
     your_daemon,
 )
 from radrm.lab.show.advice import show_advice
-from radrm.lab.show.plots import check_plot, plot_comparison
 from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.replay import RANGES, caveats, show_replay
 from radrm.lab.show.simulations import setting_line
@@ -49,10 +48,9 @@ REPLAY_PARAMETERS = (
     Parameter(
         *("estimator", TEXT, "recorded (by default), oracle or none.", "NAME", ("--estimator",))
     ),
-    *(options.KNOWN, options.DURATION_ERROR, options.MODE, options.RECOVERY, options.seeds(12)),
+    *(options.KNOWN, options.MODE, options.RECOVERY, options.seeds(12)),
     *(options.ADVISE, options.OBJECTIVE, options.SET),
     Parameter("store", TEXT, "A daemon's store, or a copy of it.", "FILE", ("--store",)),
-    options.PLOT,
     Parameter("save", TEXT, "Write the jobs as a trace.", "FILE", ("--save",)),
     JSON,
 )
@@ -67,7 +65,6 @@ def replay(
     planner: list[str],
     estimator: str,
     known: list[str],
-    duration_error: str,
     collocation: str,
     recovery: str,
     seeds: int,
@@ -75,7 +72,6 @@ def replay(
     objective: str,
     settings: list[str],
     store: str,
-    plot: str,
     save: str,
     as_json: bool,
 ) -> None:
@@ -88,7 +84,6 @@ def replay(
       radrm replay --advise
       radrm replay --store copy.sqlite --gpus sim:4xA100-40GB --json
     """
-    check_plot(plot or None)
     metric = objective_of(objective)
     past = past_jobs(store or None, since)
     base = configured()
@@ -101,7 +96,7 @@ def replay(
         recovery=recovery or None,
         seeds=seeds,
         settings=settings,
-        known=options.known_names(known, duration_error),
+        known=options.names(known),
     )
     if advise:
         plan = "+".join(options.names(planner)) or None
@@ -134,5 +129,3 @@ def replay(
     else:
         show(Styled(setting_line(variants[0], yours)))
         show_replay(done, since)
-    if plot:
-        plot_comparison(plot, done.found)

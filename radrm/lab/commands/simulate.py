@@ -38,7 +38,6 @@ from radrm.lab.experiments.simulations.variants import (
     your_daemon,
 )
 from radrm.lab.show.advice import show_advice
-from radrm.lab.show.plots import check_plot, plot_comparison, plot_run
 from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.simulations import (
     FOOT,
@@ -60,10 +59,9 @@ _TRACE = Parameter("trace", WORD, "A trace file; - for standard input.", "TRACE"
 _MIX = (options.SCENARIO, options.NODES, options.LOAD, options.FIRST_SEED)
 SIMULATE_PARAMETERS = (
     *(_TRACE, options.POLICY, options.GPUS, options.CPUS, options.ORDER, options.PLANNER),
-    *(options.ESTIMATOR, options.KNOWN, options.DURATION_ERROR, options.MODE, options.RECOVERY),
+    *(options.ESTIMATOR, options.KNOWN, options.MODE, options.RECOVERY),
     *(options.FIDELITY, options.seeds(1), options.SET, options.SERVERS, options.DEALER),
     *(options.MIX_FORM, options.PROFILE, options.FILL, options.FILL_SEED, options.USERS, *_MIX),
-    options.PLOT,
     Parameter("save", TEXT, "Write the trace as radrm's CSV.", "FILE", ("--save",)),
     JSON,
 )
@@ -76,7 +74,6 @@ class _Given(Struct, frozen=True, kw_only=True):
     gpus: str
     cpus: float | None
     known: list[str]
-    duration_error: str
     collocation: str
     recovery: str
     fidelity: str
@@ -92,7 +89,6 @@ class _Given(Struct, frozen=True, kw_only=True):
     nodes: int | None
     load: float | None
     seed: int | None
-    plot: str
     as_json: bool
 
     def mix(self) -> Mix | None:
@@ -123,7 +119,7 @@ class _Given(Struct, frozen=True, kw_only=True):
             fidelity=self.fidelity,
             seeds=seeds,
             settings=self.settings,
-            known=options.known_names(self.known, self.duration_error),
+            known=options.names(self.known),
             servers=self.servers,
             cpus=self.cpus,
             dealer=self.dealer,
@@ -146,12 +142,11 @@ def simulate(
     \b
     Examples:
       radrm simulate trace.csv --policy magm --seeds 12
-      radrm simulate trace.csv --policy lug --set policy.max_smact=0.75 --plot run.png
+      radrm simulate trace.csv --policy lug --set policy.max_smact=0.75
       radrm simulate --import andreas --nodes 10 --load 0.5 --planner andreas
       sacct -P -a -S 2024-01-01 -o ... | radrm simulate - --import slurm
     """
     given = _Given(**shared)
-    check_plot(given.plot or None)
     mix = given.mix()
     base = configured()
     choices = given.choices(seeds, order, planner)
@@ -164,9 +159,7 @@ def simulate(
     if save:
         save_trace(save, loaded.whole)
     with progress_bar() as progress:
-        (result,) = results_of_draws(
-            loaded.draws, [variant], range(seeds), bool(given.plot), progress
-        )
+        (result,) = results_of_draws(loaded.draws, [variant], range(seeds), progress)
     if given.as_json:
         print_json(document(result, loaded.left_out))
     else:
@@ -179,18 +172,16 @@ def simulate(
         show(one_table(result))
     if line := unfinished_line([result]):
         warn(line)
-    if given.plot and result.run is not None:
-        plot_run(given.plot, result.run, f"{variant.policy}, {estimator}")
 
 
 _ESTIMATORS = "As for simulate: repeat it, or use a,b."
 COMPARE_PARAMETERS = (
     *(_TRACE, options.POLICIES, options.GPUS, options.CPUS, options.ORDERS, options.PLANNERS),
     Parameter("estimator", TEXTS, _ESTIMATORS, "NAME", ("--estimator",)),
-    *(options.KNOWN, options.DURATION_ERROR, options.MODE, options.RECOVERY, options.FIDELITY),
+    *(options.KNOWN, options.MODE, options.RECOVERY, options.FIDELITY),
     *(options.seeds(None), options.ADVISE, options.OBJECTIVE, options.SET, options.SERVERS),
     *(options.DEALER, options.MIX_FORM, options.PROFILE, options.FILL, options.FILL_SEED),
-    *(options.USERS, *_MIX, options.PLOT, JSON),
+    *(options.USERS, *_MIX, JSON),
 )
 _ADVICE_SEEDS = 6
 
@@ -210,12 +201,11 @@ def compare(
     \b
     Examples:
       radrm compare trace.csv --seeds 12
-      radrm compare trace.csv --policy magm,lug --estimator none,horus --plot bars.png
+      radrm compare trace.csv --policy magm,lug --estimator none,horus
       radrm compare trace.csv --advise --objective makespan
       radrm compare --import andreas --scenario 1 --nodes 10 --load 0.5 --seeds 12
     """
     given = _Given(**shared)
-    check_plot(given.plot or None)
     metric = objective_of(objective)
     seeds = seeds or (_ADVICE_SEEDS if advise else 1)
     base = configured()
@@ -269,8 +259,6 @@ def compare(
         show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))
     if line := unfinished_line(found):
         warn(line)
-    if given.plot:
-        plot_comparison(given.plot, found)
 
 
 def _load(source: File | Mix, variant: Variant, seeds: int) -> Loaded:

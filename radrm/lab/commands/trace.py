@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +36,6 @@ from radrm.lab.experiments.simulations.variants import (
     configured,
     make_variant,
 )
-from radrm.lab.show.plots import check_plot, plot_run
 from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.replay import gains_table, played_table, unfinished_live
 from radrm.lab.simulator.scenario import AUTO
@@ -129,7 +127,7 @@ RUN_PARAMETERS = (
     Parameter(
         *("jobs_dir", TEXT, "Folder with a job file NAME.rad per job.", "DIR", ("--jobs-dir",))
     ),
-    *(options.FORM, options.PROFILE, options.FILL, options.FILL_SEED, options.PLOT, JSON),
+    *(options.FORM, options.PROFILE, options.FILL, options.FILL_SEED, JSON),
 )
 
 
@@ -151,7 +149,6 @@ def run(
     profile: list[str],
     fill: str,
     fill_seed: int,
-    plot: str,
     as_json: bool,
 ) -> None:
     """Play a trace through a daemon, and show its metrics beside the simulator's.
@@ -166,7 +163,6 @@ def run(
       radrm trace run trace.csv --gpus sim:4xA100-40GB --policy exclusive,magm
       radrm trace run trace.csv --command 'python train.py --model {name} --batch {batch_size}'
     """
-    check_plot(plot or None)
     if estimator == AUTO:
         raise UsageError(
             "--estimator auto: a job declares a figure; choose none, and your daemon "
@@ -199,11 +195,6 @@ def run(
             )
         played, left_out, scale = _on_own(loaded.jobs, estimator, choices, commands)
     _show(played, scale, left_out, as_json)
-    if plot:
-        path, ending = os.path.splitext(plot)
-        for each in played:
-            name = plot if len(played) == 1 else f"{path}-{each.policy}{ending}"
-            plot_run(name, each.run, f"{each.policy}, live")
 
 
 def _on_private(

@@ -6,7 +6,6 @@ The files, in the order in which they may import one another:
     simulations  tables of `radrm simulate` and `radrm compare`
     replay       tables and sentences of `radrm replay`, a live run beside its simulation
     advice       the best settings for some jobs
-    plots        plots of simulations
     collocation  the table of `radrm bench collocate`
     estimates    estimators, and their accuracy
 """

@@ -216,6 +216,24 @@ def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
     assert found.isdisjoint(HEAVY)
 
 
+USUAL = """#!/usr/bin/env bash
+#RAD --name=resnet50 --gpus=1 --gpu-memory=8G --time=4:00:00 --cpus=2 --memory=8G
+#RAD --after=12:any --output=%j.out --smact=.5 --batch-size=32 --hold
+# a gradient
+source ~/.bashrc && python train.py > log 2>&1
+"""
+
+
+@pytest.mark.parametrize("words", [["usual.rad"], ["-g2", "--", "python", "train.py"]])
+def test_a_usual_submission_needs_no_regular_expressions(
+    home: Path, answering: None, words: list[str]
+) -> None:
+    Path("usual.rad").write_text(USUAL)
+    found = imported_by(home, *words)
+    assert "radrm.host.sockets" in found
+    assert found.isdisjoint({"re", "json", "shlex", "contextlib", "enum", "collections"})
+
+
 @contextmanager
 def server_of(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
     """Something that answers one connection like a daemon."""

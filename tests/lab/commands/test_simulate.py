@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 from radrm.cli.app import make_app
 from radrm.config import Config
 from radrm.core.words import Collocation
-from radrm.errors import BadConfig, BadFile, RadrmError, UsageError
+from radrm.errors import BadConfig, RadrmError
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.lab.experiments.simulations import runs
 from radrm.lab.experiments.simulations.runs import Result, results
 from radrm.lab.experiments.simulations.sources import load_trace
 from radrm.lab.experiments.simulations.variants import Choices, check_settings, make_variant
-from radrm.lab.show.plots import check_plot
 from radrm.lab.show.replay import caveats, sentence
 from radrm.lab.show.simulations import compared_table, one_table, same_line
 from radrm.lab.simulator.bounds import Bounds
@@ -160,7 +159,6 @@ def test_a_setting_that_nobody_has() -> None:
         (["--import", "csv"], "there are: trace, published"),
         (["--profile", "/nowhere"], "cannot read /nowhere"),
         (["--fill", "/nowhere"], "cannot read /nowhere"),
-        (["--plot", "run.gif"], ".png, .pdf, .svg"),
     ],
 )
 def test_a_bad_word_is_one_clear_line(words: list[str], said: str) -> None:
@@ -172,19 +170,6 @@ def test_a_trace_that_cannot_be_read(tmp_path: Path) -> None:
     assert "Is a directory" in error_of("simulate", str(tmp_path))
     (tmp_path / "long.csv").write_text("x" * 300_000)
     assert "longer than 65536" in error_of("simulate", str(tmp_path / "long.csv"))
-
-
-def test_job_files_are_found_beside_the_script(tmp_path: Path) -> None:
-    lines = "conda activate tf\npython t.py\nvgg.model\nimagenet\n64\nx\n1\n13000\n"
-    (tmp_path / "one.rad").write_text(lines)
-    (tmp_path / "times.csv").write_text("name,duration_s,smact\none,300,0.5\n")
-    script = tmp_path / "scenario.sh"
-    script.write_text("python src/submit.py --task workloads/one.rad\n")
-    (job,) = load_trace(str(script), profiles=(str(tmp_path / "times.csv"),)).jobs
-    assert (job.name, job.memory_mib, job.duration_s) == ("one", 13000, 300)
-    script.write_text("python src/submit.py --task workloads/gone.rad\n")
-    with pytest.raises(BadFile, match=r"scenario.sh line 1: cannot read the job file"):
-        load_trace(str(script))
 
 
 def test_an_imported_trace_can_be_kept(tmp_path: Path) -> None:
@@ -206,21 +191,6 @@ def test_processes_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) 
     beside = results(jobs, variants, 2)
     assert [r.runs for r in alone] == [r.runs for r in beside]
     assert alone[0].limits == beside[0].limits
-
-
-def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radrm.lab.show.plots.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'radrm\[plots\]'"):
-        check_plot("run.png")
-
-
-@pytest.mark.nightly
-def test_pictures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    one, bars = tmp_path / "one.png", tmp_path / "bars.svg"
-    run("simulate", short(tmp_path), "--plot", str(one))
-    run("compare", short(tmp_path), "--policy", "lug", "--plot", str(bars))
-    assert one.stat().st_size > 10_000 and bars.stat().st_size > 10_000
 
 
 # ------------------------------------------------------------------ compare

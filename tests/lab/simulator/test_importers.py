@@ -7,11 +7,9 @@ from collections import Counter
 import pytest
 
 from radrm.errors import BadFile, UsageError
-from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.lab.simulator.traces.draw import TYPICAL, Fill, read_fill
 from radrm.lab.simulator.traces.importers.aids import Aids, Alone, joined, moment, read_profile
 from radrm.lab.simulator.traces.importers.forms import read_any
-from radrm.lab.simulator.traces.importers.gavel import read_throughputs
 from radrm.lab.simulator.traces.importers.slurm import gpus_of
 from radrm.lab.simulator.traces.trace import Trace
 from tests.paths import REPOSITORY, SHARED_DATA
@@ -52,47 +50,6 @@ def test_a_profile_may_be_a_trace_and_later_ones_win() -> None:
     assert read_profile(PUBLISHED.splitlines(), "p")["small"] == Alone(duration_s=260)
     with pytest.raises(BadFile, match=r"p line 2: smact '7'"):
         read_profile(["name,smact\n", "a,7\n"], "p")
-
-
-# ------------------------------------------------------------------ the prototype's script
-
-JOB = (
-    b"conda activate tf\npython train.py\nvgg_128.model\nimagenet\n128\nexclusive\n1\n"
-    b"24408\n40000\n"
-)
-SCRIPT = """\
-#!/bin/bash
-# a scenario
-sleep 10
-python src/submit.py --task workloads/one.rad
-sleep 1m
-python src/submit.py --task workloads/two.rad &
-"""
-
-
-def job_file(path: str) -> JobFile:
-    return read_job_file(JOB, path, {})
-
-
-def test_the_prototype_s_script() -> None:
-    aids = Aids({name: Alone(duration_s=100) for name in ("one", "two")}, job_file=job_file)
-    one, two = read(SCRIPT, aids=aids).jobs
-    assert (one.name, one.submit_s, two.name, two.submit_s) == ("one", 0, "two", 60)
-    assert (one.memory_mib, one.gpus, one.family, one.batch_size) == (24408, 1, "vgg", 128)
-    assert one.estimates == {"horus": 2**30} and one.smact == 0.87
-
-
-def test_a_script_that_tells_too_little() -> None:
-    with pytest.raises(BadFile, match=r"t line 4: the duration of 'one' is unknown; add --prof"):
-        read(SCRIPT, aids=Aids(job_file=job_file))
-    with pytest.raises(BadFile, match=r"t line 2: 'rm -rf /' is neither"):
-        read("sleep 5\nrm -rf /\n", "prototype")
-    with pytest.raises(
-        BadFile, match=r"^a\.rad is a job file, not a trace; submit it: radrm submit"
-    ):
-        read_any(["#!/bin/bash\n", "python train.py\n"], "a.rad", "prototype", None)
-    with pytest.raises(BadFile, match="no folder to read it from"):
-        read("python submit.py --task a.rad\n", aids=Aids({"a": Alone(5)}))
 
 
 # ------------------------------------------------------------------ philly
@@ -191,143 +148,11 @@ def test_moments() -> None:
             moment(bad)
 
 
-# ------------------------------------------------------------------ alibaba
-
-TASKS = """\
-a,worker,2.0,Terminated,1000.0,4000.0,600.0,30.0,50.0,MISC
-a,evaluator,1.0,Terminated,3000.0,4600.0,600.0,30.0,100.0,MISC
-a,ps,1.0,Terminated,1000.0,4000.0,600.0,30.0,,
-b,worker,4.0,Failed,500.0,800.0,600.0,30.0,100.0,V100
-c,worker,1.0,Running,500.0,,600.0,30.0,100.0,V100
-d,worker,,Terminated,500.0,700.0,600.0,30.0,100.0,V100
-"""
-NAMES = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type"
-BESIDE = {
-    "pai_job_table.csv": "a,1,ada,Terminated,900.0,4600.0\nz,1,bob,Terminated,,\n",
-    "pai_sensor_table.csv": (
-        "a,worker,w0,1,m,/dev/nvidia0,140,30.0,1,1,2,4.0,1,1,1,1\n"
-        "a,worker,w1,1,m,/dev/nvidia0,140,,1,1,2,3.0,1,1,1,1\n"
-        "z,worker,w2,1,m,/dev/nvidia0,140,90,1,1,2,9.0,1,1,1,1\n"
-    ),
-}
-
-
-def test_the_jobs_of_alibaba_2020_with_the_tables_beside() -> None:
-    beside = {name: text.splitlines(keepends=True) for name, text in BESIDE.items()}
-    found = read(TASKS, "alibaba2020", Aids(beside=beside.get))
-    b, a = found.jobs
-    assert (b.name, b.gpus, b.duration_s, b.submit_s, b.user) == ("b", 4, 300, 0, "user")
-    assert (a.name, a.gpus, a.duration_s, a.submit_s, a.user) == ("a", 2, 3600, 400, "ada")
-    # Three instances of 4 GiB and 30 % each use two GPUs.
-    assert a.memory_mib == 4096 * 3 / 2 and a.smact == pytest.approx(0.45)
-    assert "1 tasks without a GPU and 2 whose" in found.notes[0] and "1 of 2 jobs" in found.notes[1]
-
-
-def test_alibaba_2020_alone_with_and_without_names() -> None:
-    named, bare = read(f"{NAMES}\n{TASKS}"), read(TASKS, "alibaba2020")
-    assert [job.submit_s for job in bare.jobs] == [0, 500]
-    assert [job.line for job in named.jobs] == [job.line + 1 for job in bare.jobs]
-    assert "all jobs" in bare.notes[1]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (BESIDE["pai_job_table.csv"], "t line 1: 6 values, and this table has 10: job_name, "),
-        ("job_name,inst_id,user,status,start_time,end_time\n", "name pai_task_table.csv"),
-        (TASKS.replace("4000.0", "soon", 1), "t line 1: end_time 'soon' is not a number"),
-        (TASKS + "e,worker\n", "t line 7: has 2 values for the 10 columns"),
-    ],
-)
-def test_what_alibaba_2020_cannot_use(text: str, said: str) -> None:
-    with pytest.raises(BadFile, match=said):
-        read(text, "alibaba2020")
-
-
-PODS = """\
-name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
-scheduled_time
-p1,6000,12288,1,460,,LS,Running,100,900,150
-p2,6000,12288,8,1000,V100M16|V100M32,BE,Succeeded,90,700,100
-p3,6000,12288,0,0,,LS,Running,0,900,10
-p4,6000,12288,1,1000,,BE,Pending,0,900,
-"""
-
-
-def test_the_pods_of_alibaba_2023() -> None:
-    fill = read_fill(["memory_mib,smact\n", "5000,0.9\n"], "f")
-    p2, p1 = (found := read(PODS, aids=Aids(fill=fill))).jobs
-    assert (p2.name, p2.gpus, p2.duration_s, p2.smact, p2.user) == ("p2", 8, 600, 0.9, "BE")
-    # `memory_mib` is the host's; a requested part of a GPU limits the SM activity.
-    assert (p1.submit_s, p1.duration_s, p1.memory_mib, p1.smact) == (10, 750, 5000, 0.46)
-    assert "1 pods without a GPU and 1 that never ran" in found.notes[1]
-    with pytest.raises(BadFile, match=r"t line 2: num_gpu '1\.5' is not a whole number"):
-        read(PODS.replace("12288,1,460", "12288,1.5,460"))
-
-
-# ------------------------------------------------------------------ gavel
-
-STEPS = """{"k80": {"('net (batch size 64)', 1)": {"null": 1.0}},
-    "v100": {"('net (batch size 64)', 1)": {"null": 2.0, "('net (batch size 64)', 1)": [1, 1]},
-             "('net (batch size 64)', 2)": {"null": 4}, "('slow', 1)": {"null": -1},
-             "('A3C', 1)": {"null": 0.5}, "('odd', 1)": []}}"""
-GAVEL = (
-    "net (batch size 64)\trun %s\tfolder\t-n\t1\t1000\t2\t1\t-1.0\t7\n"
-    "A3C\trun\trl\t-n\t0\t100\t1\t1\t-1.0\t5.5\n"
-    "slow\trun\trl\t-n\t0\t100\t1\t1\t-1.0\t5.5\n\n"
-    "A3C\trun\trl\t-n\t0\t0\t1\t1\t-1.0\t6\n"
-)
-
-
-def test_the_jobs_of_gavel() -> None:
-    profile = joined([read_throughputs(STEPS, "s"), {"A3C": Alone(smact=0.125)}])
-    a3c, net = (found := read(GAVEL, aids=Aids(profile=profile))).jobs
-    assert (a3c.name, a3c.submit_s, a3c.duration_s, a3c.smact) == ("A3C", 0, 200, 0.125)
-    assert (net.submit_s, net.duration_s, net.gpus, net.batch_size) == (1.5, 250, 2, 64)
-    assert "1 jobs without a step" in found.notes[1] and "first: ('slow', 1)" in found.notes[2]
-
-
-def test_earlier_versions_of_gavel() -> None:
-    aids = Aids(profile=read_throughputs(STEPS, "s"))
-    text = "A3C\trun\t-n\t100\t0\t1\nnet (batch size 64)\trun\t-n\t1\t100\t30.0\t2\n"
-    assert [(j.submit_s, j.duration_s, j.gpus) for j in read(text, aids=aids).jobs] == [
-        (0, 200, 1),
-        (30, 25, 2),
-    ]
-
-
-def test_one_type_of_job_has_one_kind_of_drawn_values() -> None:
-    rows = [f"{name}\trun\t-n\t100\t{at}\t1" for at, name in enumerate("abcabcabc")]
-    profile = {f"('{name}', 1)": Alone(steps_per_s=1.0) for name in "abc"}
-    found = {(j.name, j.memory_mib) for j in read("\n".join(rows), aids=Aids(profile)).jobs}
-    assert len(found) == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (GAVEL, "the steps a second of .'net .batch size 64.', 2. are unknown, as of all"),
-        ("a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\n", "t line 1: has 13 values between tabs"),
-        ("A3C\trun\t-n\tmany\t0\t1\n", "t line 1: total_steps 'many' is not a number"),
-        ("x" * 70_000, "t line 1: longer than 65536"),
-    ],
-)
-def test_what_gavel_cannot_use(text: str, said: str) -> None:
-    with pytest.raises(BadFile, match=said):
-        read(text, "gavel")
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"v100": 3}', "[" * 100_000])
-def test_throughputs_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(BadFile, match="s: not "):
-        read_throughputs(text, "s")
-
-
 # ------------------------------------------------------------------ any
 
 
 def test_an_unknown_form() -> None:
-    with pytest.raises(UsageError, match="there are: trace, published, prototype, philly, slurm"):
+    with pytest.raises(UsageError, match="there are: trace, published, philly, slurm"):
         read("a", "csv")
 
 

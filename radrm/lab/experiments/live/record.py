@@ -1,4 +1,4 @@
-"""A live run as the simulator's record of a run, so that both have the same metrics and plots."""
+"""A live run as the simulator's record of a run, so that both have the same metrics."""
 
 from __future__ import annotations
 

@@ -50,27 +50,25 @@ def capacities_mib(devices: Sequence[SimulatedDevice]) -> list[int]:
 
 
 class Result(Struct, frozen=True):
-    """A variant's runs, by seed; `run` is the one of seed 0 if it is drawn. `limits`: the lower
-    bounds for every policy, means over the seeds."""
+    """A variant's runs, by seed. `limits`: the lower bounds for every policy, means over the
+    seeds."""
 
     variant: Variant
     runs: tuple[Metrics, ...]
     limits: Bounds
-    run: Run | None = None
 
 
 class _Task(Struct, frozen=True):
-    """One run; `whole`: return the run itself, not only its metrics."""
+    """One run."""
 
     variant: int
     seed: int
-    whole: bool
 
 
 Progress = Callable[[int, int], object]
 """It is called with the number of jobs that are done, and of all jobs of all runs. A job is half
 done when it is submitted: on a busy server most of the work is before the first ends."""
-_Done = tuple[Metrics, "Bounds | None", "Run | None"]
+_Done = tuple[Metrics, "Bounds | None"]
 Map = Callable[[object, Sequence[Lot]], Iterable[Run]]
 """How the servers of a run are run."""
 
@@ -120,7 +118,7 @@ def _once(work: _Work, task: _Task, servers: Map | None = None) -> _Done:
     run = simulate_many(jobs, scenario, variant.servers, variant.dealer, servers or in_turn)
     # All variants run the same jobs, so the bounds of a seed hold for all of them.
     limits = _limits(run, variant) if task.variant == 0 else None
-    return metrics(run, _costs(scenario, jobs)), limits, run if task.whole else None
+    return metrics(run, _costs(scenario, jobs)), limits
 
 
 def _costs(scenario: Scenario, jobs: Sequence[TraceJob]) -> Costs | None:
@@ -147,25 +145,20 @@ def results(
     jobs: Sequence[TraceJob],
     variants: Sequence[Variant],
     seeds: int,
-    whole: bool = False,
     progress: Progress = silent,
 ) -> list[Result]:
-    """Run every variant with every seed. `whole` keeps each variant's run of seed 0. Raises errors
-    of the runs."""
-    return results_of_draws([jobs], variants, range(seeds), whole, progress)
+    """Run every variant with every seed. Raises errors of the runs."""
+    return results_of_draws([jobs], variants, range(seeds), progress)
 
 
 def results_of_draws(
     draws: Draws,
     variants: Sequence[Variant],
     seeds: Sequence[int],
-    whole: bool = False,
     progress: Progress = silent,
 ) -> list[Result]:
     """Run every variant with every seed, as `results`; each seed has its own draw of the jobs."""
-    tasks = [
-        _Task(at, seed, whole and seed == seeds[0]) for seed in seeds for at in range(len(variants))
-    ]
+    tasks = [_Task(at, seed) for seed in seeds for at in range(len(variants))]
     jobs = sum(len(draws[task.seed % len(draws)]) for task in tasks)
     found: dict[tuple[int, int], _Done] = {}
     progress(0, jobs)
@@ -176,12 +169,7 @@ def results_of_draws(
     progress(jobs, jobs)
     limits = mean_of([b for seed in seeds if (b := found[0, seed][1]) is not None])
     return [
-        Result(
-            variant,
-            tuple(found[at, seed][0] for seed in seeds),
-            limits,
-            found[at, seeds[0]][2],
-        )
+        Result(variant, tuple(found[at, seed][0] for seed in seeds), limits)
         for at, variant in enumerate(variants)
     ]
 

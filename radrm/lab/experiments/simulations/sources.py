@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from math import isfinite
 from typing import TextIO
 
@@ -16,8 +15,6 @@ from msgspec import Struct
 from radrm.config import Config
 from radrm.config.shapes import EnergyConfig
 from radrm.errors import BadFile, UsageError, plain
-from radrm.host.storage.submission import load
-from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.lab.experiments.simulations.runs import Draws, Progress, capacities_mib, silent
 from radrm.lab.experiments.simulations.variants import Choices, Variant
 from radrm.lab.simulator.scenario import Life
@@ -37,12 +34,10 @@ from radrm.lab.simulator.traces.importers.andreas import (
     published_mix,
 )
 from radrm.lab.simulator.traces.importers.forms import read_any
-from radrm.lab.simulator.traces.importers.gavel import read_throughputs
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.trace import Trace, fitting, trace_lines
 from radrm.structs import replace
 
-_LONGEST_JSON = 64 << 20
 _LINES_TOLD = 1000
 _PIECE = 1 << 17
 """A longer line is read in pieces, each of which is too long for a trace and is refused."""
@@ -63,8 +58,6 @@ def load_trace(
     aids = Aids(
         profile=joined(_profile(each) for each in profiles),
         fill=_fill(fill, fill_seed),
-        job_file=_job_files(os.path.dirname(path)),
-        beside=_beside(path),
     )
     with _lines(path, progress) as lines:
         return read_any(lines, _called(path), form, aids)
@@ -86,8 +79,6 @@ def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:
 
 
 def _profile(path: str) -> dict[str, Alone]:
-    if path.endswith(".json"):
-        return read_throughputs(_text(path), _called(path))
     with _lines(path) as lines:
         return read_profile(lines, _called(path))
 
@@ -97,43 +88,6 @@ def _fill(path: str | None, seed: int) -> Fill:
         return Fill(seed=seed)
     with _lines(path) as lines:
         return read_fill(lines, _called(path), seed)
-
-
-def _job_files(folder: str) -> Callable[[str], JobFile]:
-    """A function that reads the job files that a script names, in its folder or below."""
-
-    @cache
-    def read(name: str) -> JobFile:
-        beside = os.path.join(folder, os.path.basename(name))
-        path = beside if os.path.exists(beside) else os.path.join(folder, name)
-        return read_job_file(load(path), path, {})
-
-    return read
-
-
-def _beside(path: str) -> Callable[[str], Iterable[str] | None]:
-    """A function that opens other tables in the folder of a trace."""
-
-    def open_table(name: str) -> Iterable[str] | None:
-        other = os.path.join(os.path.dirname(path), name)
-        return _lines_of(other) if path != "-" and os.path.exists(other) else None
-
-    return open_table
-
-
-def _lines_of(path: str) -> Iterator[str]:
-    with _lines(path) as lines:
-        yield from lines
-
-
-def _text(path: str) -> str:
-    pieces, length = [], 0
-    for piece in _lines_of(path):
-        pieces.append(piece)
-        length += len(piece)
-        if length > _LONGEST_JSON:
-            raise BadFile(f"{_called(path)}: longer than {_LONGEST_JSON >> 20} MiB")
-    return "".join(pieces)
 
 
 def _called(path: str) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from msgspec import Struct, field
 
-from radrm.errors import BadFile
-from radrm.jobfile.radfile import JobFile
 from radrm.lab.simulator.traces.draw import Fill
 from radrm.lab.simulator.traces.table import read_table, shown
 from radrm.lab.simulator.traces.trace import MAX_MIB, MAX_SECONDS, number
@@ -61,7 +59,6 @@ class Alone(Struct, frozen=True):
     duration_s: float | None = None
     smact: float | None = None
     steady_mib: float | None = None
-    steps_per_s: float | None = None
 
     def steady_within(self, peak_mib: float) -> float | None:
         return None if self.steady_mib is None else min(self.steady_mib, peak_mib)
@@ -106,23 +103,12 @@ def joined(profiles: Iterable[Mapping[str, Alone]]) -> dict[str, Alone]:
             old.duration_s if alone.duration_s is None else alone.duration_s,
             old.smact if alone.smact is None else alone.smact,
             old.steady_mib if alone.steady_mib is None else alone.steady_mib,
-            old.steps_per_s if alone.steps_per_s is None else alone.steps_per_s,
         )
     return found
 
 
-def _no_files(name: str) -> JobFile:
-    raise BadFile(f"{name}: there is no folder to read it from")
-
-
 class Aids(Struct, frozen=True):
-    """The inputs of importers other than the lines.
-
-    `job_file` reads the job file of a name; it raises `RadrmError` if it cannot. `beside` opens
-    a file of this name beside the trace; None: there is none.
-    """
+    """The inputs of importers other than the lines."""
 
     profile: Mapping[str, Alone] = field(default_factory=dict)
     fill: Fill = field(default_factory=Fill)
-    job_file: Callable[[str], JobFile] = _no_files
-    beside: Callable[[str], Iterable[str] | None] = lambda _: None

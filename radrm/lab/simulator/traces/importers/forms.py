@@ -8,11 +8,9 @@ from itertools import chain
 
 from radrm.errors import UsageError
 from radrm.lab.simulator.traces.importers.aids import Aids
-from radrm.lab.simulator.traces.importers.alibaba import alibaba2020, alibaba2023
-from radrm.lab.simulator.traces.importers.gavel import FEWEST_COLUMNS, gavel
 from radrm.lab.simulator.traces.importers.philly import DURATION, GPUS, philly
 from radrm.lab.simulator.traces.importers.slurm import slurm
-from radrm.lab.simulator.traces.importers.thesis import prototype, published
+from radrm.lab.simulator.traces.importers.thesis import published
 from radrm.lab.simulator.traces.trace import Trace, read_trace
 
 
@@ -23,12 +21,8 @@ def _own(lines: Iterable[str], source: str, aids: Aids) -> Trace:
 FORMS: Mapping[str, Callable[[Iterable[str], str, Aids], Trace]] = {
     "trace": _own,
     "published": published,
-    "prototype": prototype,
     "philly": philly,
     "slurm": slurm,
-    "alibaba2020": alibaba2020,
-    "alibaba2023": alibaba2023,
-    "gavel": gavel,
 }
 
 
@@ -52,14 +46,6 @@ def _form_of(first: str) -> str:
         return "slurm"
     if "exclusive_duration_s" in words:
         return "published"
-    if {"gpu_milli", "num_gpu"} <= words:
-        return "alibaba2023"
-    if {"plan_gpu", "inst_num"} <= words:
-        return "alibaba2020"
-    if first.count("\t") + 1 >= FEWEST_COLUMNS:
-        return "gavel"
     if words & set(GPUS[1:]) and words & set(DURATION):
         return "philly"
-    if re.match(r"\s*(#!|sleep\s|python\s)", first):
-        return "prototype"
     return "trace"
