@@ -275,8 +275,8 @@ class Ends:
 
 _NO_ROOM = "the disk of its log is full; free some space there, and requeue it"
 _MEMORY_KILLED = (
-    "while it ran the kernel killed processes as memory ran out (dmesg): use fewer data loaders, "
-    "or keep some for it with --memory"
+    "while it ran the kernel killed processes as memory ran out; if dmesg names it, use fewer data "
+    "loaders, or keep memory for it with --memory"
 )
 _SHARED = (
     "other jobs write to the same log, so radrm cannot tell whether this one ran out of GPU "
