@@ -436,7 +436,8 @@ class References:
                 f"job {word} has ended, and its record was removed ([retention] keeps: "
                 f"{rows.kept_for}); its logs are where it wrote them"
             )
-        return Refused(f"there is no job {_quoted(word)}; `radrm status --all` lists them")
+        nobody = "there is" if self._others or not _is_name(word) else "you have"
+        return Refused(f"{nobody} no job {_quoted(word)}; `radrm status --all` lists them")
 
     def _exact(self, word: str) -> Sequence[int]:
         """The jobs of an id, element or ticket; empty for a name."""

@@ -95,3 +95,14 @@ def test_elements_as_status_shows_them(tmp_path: Path, word: str, ids: list[int]
     store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
     (found,) = finish(References(world.scheduler, store).find([word]))
     assert (None if found.error else list(found.ids)) == ids
+
+
+def test_a_name_of_somebody_else_is_not_said_to_be_nobodys(tmp_path: Path) -> None:
+    world = World(gpus(1))
+    world.submit(1000, name="theirs", uid=OTHER)
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    jobs = world.jobs.values()
+    store.save(world.decisions, [replace(submission_of(j), uid=j.spec.uid) for j in jobs])
+    (mine,) = finish(References(world.scheduler, store, ME, others=False).find(["theirs"]))
+    (anyones,) = finish(References(world.scheduler, store, ME).find(["theirs"]))
+    assert str(mine.error).startswith("you have no job") and list(anyones.ids) == [1]
