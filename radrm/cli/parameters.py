@@ -60,10 +60,7 @@ class Parameter(Record):
 
 # ------------------------------------------------------------------ shared parameters
 
-REFERENCES = (
-    "ids (12), arrays (12), elements (12_3, '12_[1-5]'), tickets, names, globs ('sweep-*'), "
-    "@ (last)"
-)
+REFERENCES = "ids (12), arrays (12), elements (12_3), tickets, names, globs ('sweep-*'), @ (last)"
 
 JSON = Parameter("as_json", FLAG, "One JSON document on standard output.", flags=("--json",))
 JOB = Parameter("job", WORD, "A job: id (12), element (12_3), ticket or name.", "JOB", least=1)
