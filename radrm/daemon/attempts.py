@@ -278,10 +278,16 @@ class Ends:
         told = next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
         if told is None and found.no_room and not found.exit.ok:
             return _NO_ROOM
+        if told is None and found.memory_killed and found.exceeded_mib is None:
+            return _MEMORY_KILLED
         return told or hidden(found.exit, found.tails, found.redirected)
 
 
 _NO_ROOM = "the disk of its log is full; free some space there, and requeue it"
+_MEMORY_KILLED = (
+    "while it ran the kernel killed processes as memory ran out; if dmesg names it, use fewer data "
+    "loaders, or keep memory for it with --memory"
+)
 _SHARED = (
     "other jobs write to the same log, so radrm cannot tell whether this one ran out of GPU "
     "memory; give each job its own log, as with --output=%x.%j.out"

@@ -18,7 +18,7 @@ from radrm.errors import CannotRun, NoProgram, UsageError
 from radrm.host.storage.sources import MAX_SCRIPT, read_program, text_of
 from radrm.jobfile import shell
 from radrm.jobfile.languages import as_job_file, run_by, why_no_program
-from radrm.jobfile.radfile import JobFile
+from radrm.jobfile.radfile import DEFAULT_INTERPRETER, JobFile
 from radrm.jobfile.relations import is_param_name
 
 TYPE_CHECKING = False
@@ -45,6 +45,13 @@ _BY_ID = ("%j", "%A")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
 _SPLIT = r"(?:-S|--split-string[= ])\s*(.*)"
 _OF_A_SHELL_LINE = r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*="
+_OF_BASH = frozenset(
+    {
+        *("builtin", "caller", "command", "compgen", "complete", "coproc", "enable", "eval"),
+        *("exec", "help", "history", "logout", "mapfile", "readarray", "time", "times", "typeset"),
+    }
+)
+"""Words of bash that `NEVER_TRAINS` does not have."""
 _OF_SHELLS = frozenset(
     {
         *("cd", "source", ".", "export", "alias", "eval", "exec", "pushd", "set", "unset"),
@@ -258,16 +265,20 @@ def _of_absent(job_file: JobFile, cwd: str) -> list[str]:
 
 
 def _of_options(job_file: JobFile, cwd: str) -> list[str]:
-    """Return a note on options in a script that a command runs, where nobody reads them."""
+    """Return a note on what a script loses that a command runs: its options, which nobody reads,
+    and plain line ends."""
     words = job_file.argv
-    if words and shell.base(words[0]) in shell.SHELLS:
+    by_shell = bool(words) and shell.base(words[0]) in shell.SHELLS
+    if by_shell:
         words = words[1:]  # an option before the script is rare, and then there is no note
     if not words or job_file.options.interactive or not os.path.isfile(os.path.join(cwd, words[0])):
         return []
     data, _ = read_program(os.path.join(cwd, words[0])) or (b"", 0)
-    if not any(line.startswith((b"#RAD ", b"#RAD\t")) for line in data.splitlines()):
-        return []
-    return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
+    if any(line.startswith((b"#RAD ", b"#RAD\t")) for line in data.splitlines()):
+        return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
+    if by_shell and b"\r\n" in data[:MAX_SCRIPT]:
+        return [f"{_shown(words[0])} has line ends of Windows; write: {as_job_file(words)}"]
+    return []
 
 
 def _imported(text: str) -> Iterator[str]:
@@ -316,7 +327,9 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     if is_script:
         what = f"{where}: the interpreter {_shown(program)} of the script cannot run"
     found = [path for path in _candidates(program, cwd, environment) if os.path.lexists(path)]
-    runs = next((p for p in found if os.path.isfile(p) and os.access(p, os.X_OK)), None)
+    runs = _executable(found)
+    if runs is not None and is_script and not (job_file.script or "").startswith("#!"):
+        _check_first_command(job_file, cwd, environment, where)
     if runs is not None:
         data, _ = (read_program(runs) if "/" in program and not is_script else None) or (b"", 0)
         if (why := why_no_program(data, words)) is not None:
@@ -341,6 +354,35 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     step_to_run = f"write {_as_command(program)}" if run_by(program) else f"chmod +x {found[0]}"
     cause = "it is a folder" if is_folder else f"it is not executable; {step_to_run}"
     raise CannotRun(f"{what}: {cause}{f'; {step}' if is_folder else ''}")
+
+
+def _executable(paths: Sequence[str]) -> str | None:
+    return next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), None)
+
+
+def _check_first_command(
+    job_file: JobFile, cwd: str, environment: Mapping[str, str], where: str
+) -> None:
+    """Raise `NoProgram` if a text without `#!` begins with a command that no shell knows: it is a
+    page, a list, a program of another language."""
+    from radrm.jobfile.programs import NEVER_TRAINS  # few job files have no first line
+
+    if job_file.interpreter != DEFAULT_INTERPRETER:
+        return
+    step = next((each for each in shell.steps(job_file.script or "") if each.words), None)
+    words = step.program if step is not None else ()
+    if step is None or not words or (step.end == "(" and len(words) == 1):
+        return  # it sets a variable, or defines a function
+    name = words[0]
+    if name in NEVER_TRAINS or name in _OF_BASH or f"BASH_FUNC_{name}%%" in environment:
+        return
+    if any(mark in name for mark in ("/", "$", "`", "((")):
+        return  # only bash knows what that means
+    if _executable(_candidates(name, cwd, environment)) is None:
+        raise NoProgram(
+            f"{where}: bash runs it, as it does not begin with #!, and its first command, "
+            f"{_shown(name[:40])}, is no program here; is it a job file?"
+        )
 
 
 def _unfilled(program: str) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from radrm.core.units import WHOLE_DEVICE_MIB, is_digits
 from radrm.errors import BadFile, UsageError
-from radrm.jobfile.languages import refuse_program
+from radrm.jobfile.languages import refuse_program, run_by
 from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.parsing import dated, edited, merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
@@ -218,8 +218,12 @@ def read_job_file(
     interpreter = _interpreter(lines[0], where)
     directives, places, notes = _directives(text, commands[0][0], where)
     notes = [*text.notes, *notes, *_of_other_queues(text, commands[0][0], slurm)]
-    if interpreter is None and directives is None and _activates(commands[0][1]):
+    activates = _activates(commands[0][1])
+    if interpreter is None and directives is None and activates and _is_positional(commands):
         return _positional(commands, base, where, overrides, notes)
+    if interpreter is None and activates:
+        interpreter = LOGIN_SHELL  # no other shell knows `conda activate`
+        notes.append(f"{LOGIN_SHELL} runs the script, as it activates an environment of conda")
     if interpreter is None:
         notes += _late_interpreter(lines[: commands[0][0] - 1])
     raw = merged(directives or {}, overrides)
@@ -392,6 +396,17 @@ def name_of(argv: Sequence[str]) -> str:
 
 
 # --------------------------------------------------------------------------- positional form
+
+
+def _is_positional(commands: Sequence[tuple[int, str]]) -> bool:
+    """Return whether lines after `conda activate` are of the prototype's form, not of a script: the
+    second one, if there is any, is the name of a file, and no program."""
+    if len(commands) < 3:
+        return True
+    summary = commands[2][1]
+    name, _, ending = summary.rpartition(".")
+    is_file = bool(name) and ending.isalnum() and not set(summary) & set(" \t;|&<>$()=`")
+    return is_file and not (run_by(summary) or ending == "sh")
 
 
 def _positional(

@@ -90,6 +90,8 @@ def _shown(words: Sequence[str]) -> str:
 
 _WAITS = frozenset({"wait", "fg", "kill", "pkill", "killall"})
 """Who uses one of these looks after what was begun before."""
+_FOR_EVER = frozenset({("while", "true"), ("while", ":"), ("until", "false")})
+"""A loop that ends, if ever, when what was begun before does."""
 _LOOKS = frozenset({"jobs", "pgrep", "ps"})
 """The same, but only in a loop: else they show once that it runs."""
 _LOOKS_IN_QUOTES = re.compile(r"\$\((?:jobs|pgrep|ps)\b")
@@ -139,7 +141,7 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
         loops += _loops(command)
         if name == "trap" and any(re.search(r"\b(kill|wait)\b", word) for word in words):
             return None
-        if name in _WAITS or (loops > 0 and _looks(command)):
+        if name in _WAITS or command.words[:2] in _FOR_EVER or (loops > 0 and _looks(command)):
             left = None
         elif command.end == "&" and (words or before):
             left = before if not words or name in _CLOSING else words

@@ -149,6 +149,8 @@ def test_options_of_a_script_that_a_command_runs_are_named(folder: Path) -> None
     for command in (["sub/program", "0.1"], ["bash", "sub/program", "0.1"]):
         (note,) = notes_of(folder, *command)
         assert note.endswith("radrm submit sub/program -- 0.1")
+    (note,) = notes_of(folder, "bash", "windows", "1")
+    assert note.endswith("radrm submit windows -- 1")
     assert notes_of(folder, "cat", "sub/program") == ()
 
 
@@ -205,6 +207,40 @@ def test_a_folder_of_logs_that_is_missing_is_told(
 ) -> None:
     notes = notes_of_script(folder, f"#RAD --name=mine --error={path}\ntrue\n")
     assert [words in note for note in notes if words is not None] == [True] * (words is not None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "<!DOCTYPE html>\n<html>\n",
+            "---\nlr: 1\n",
+            "# A title\n\nRun it.\n",
+            "numpy\ntorch==2\n",
+        ),
+        *("FROM python:3\n", "train:\n\tpython x.py\n", "#include <a>\nint main() {}\n"),
+        *("%PDF-1.4\n", "version https://x\noid sha256:1\n", "#RAD --gpus=1\nsubmit me\n"),
+    ],
+)
+def test_a_text_that_no_shell_can_run_is_refused(folder: Path, text: str) -> None:
+    with pytest.raises(NoProgram, match="does not begin with #!"):
+        notes_of_script(folder, text)
+    assert notes_of_script(folder, f"#!/bin/sh\n{text}") == ()
+    (note,) = notes_of_script(folder, f"#RAD --hold\n{text}")
+    assert "does not begin with #!" in note
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("A=1 B=2\nno-such\n", "a=(1 2)\n", "[[ -f x ]] && no-such\n", "./no-such\n"),
+        *("$PYTHON x\n", "main() {\n no-such\n}\nmain\n", "function f {\n x\n}\n"),
+        *("for i in 1 2; do no-such; done\n", "if true; then x; fi\n", "((i=0))\n", "(cd x)\n"),
+        *("exec python x\n", "time sh x\n", "A=1 sh x\n", "{ sh x; }\n", "module load x\n"),
+    ],
+)
+def test_a_script_without_a_first_line_may_begin_so(folder: Path, text: str) -> None:
+    assert not any("#!" in note for note in notes_of_script(folder, text))
 
 
 def test_modules_beside_a_python_script_are_not_found_by_its_copy(

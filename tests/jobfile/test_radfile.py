@@ -299,11 +299,17 @@ def test_conda_alone_is_not_a_job() -> None:
         "conda activate\npython a.py\npython b.py\n",
         "conda activate tf && python a.py\npython b.py\n",
         "echo start\nconda activate tf\npython a.py\n",
+        "conda activate tf\ncd /data\npython a.py\n",
+        "conda activate tf\npython a.py\n./b.sh\n",
+        "conda activate tf\npython a.py\nconda deactivate\n",
+        "conda activate tf\npython a.py\nwait\n",
     ],
 )
 def test_scripts_that_only_resemble_the_positional_form(text: str) -> None:
     assert read(text).form == "directive"
     assert read(text).script == text
+    login = text.startswith(("conda activate tf\n", "#!/bin/bash -l"))
+    assert (read(text).interpreter == "/bin/bash -l") == (login or "#RAD" in text)
 
 
 published = sorted(PUBLISHED.glob("*.rad")) if PUBLISHED.is_dir() else []

@@ -56,6 +56,7 @@ NOT_LEFT = [
     f"trap 'exec >&- 2>&-; wait' EXIT\n{T} &",
     f"{T} &\nsleep 48h",
     f"{T} &\nwhile kill -0 $!; do sleep 10; done",
+    f"{T} &\nwhile true; do nvidia-smi; sleep 60; done",
     f"trap 'kill 0' EXIT\n{T} &",
     f"finish() {{ wait; }}\ntrap finish EXIT\n{T} &",
     f"function run {{ {T} & }}\nrun",

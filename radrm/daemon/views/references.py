@@ -4,6 +4,7 @@ References.
 
     12            job 12, or all elements of array 12
     12_3          element 3 of array 12
+    12_[0-8:2,9]  elements of array 12, as `radrm status` shows those that are alike
     01ARZ3ND...   the job or array that was submitted under this ticket
     resnet50      the jobs of this name
     sweep-*       the jobs whose names match
@@ -19,6 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
+from itertools import chain
 
 from msgspec import Struct
 
@@ -169,6 +171,10 @@ _LATEST = re.compile(r"@(?:~([0-9]{1,4}))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PLAIN = re.compile(r"[\w.*?-]{1,60}")
 _ELEMENT = re.compile(r"([0-9]{1,18})_([0-9]{1,9})", re.ASCII)
+_SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?)?", re.ASCII)
+_ELEMENTS = re.compile(
+    rf"([0-9]{{1,18}})_\[({_SPAN.pattern}(?:,{_SPAN.pattern}){{0,99}})\]", re.ASCII
+)
 
 
 class Target(Struct, frozen=True):
@@ -261,6 +267,8 @@ class References:
         """The ids of the jobs and arrays that a job follows after this word."""
         if found.error is not None:
             raise Refused(f"--after={found.word}: {found.error}")
+        if _ELEMENTS.fullmatch(found.word):
+            raise Refused(f"--after={found.word}: write an --after for each element, as 12_3")
         open_jobs: dict[str, None] = {}
         last, pace = None, Pace()
         for job_id in found.ids:
@@ -350,7 +358,8 @@ class References:
                 f"job {word} has ended, and its record was removed ([retention] keeps: "
                 f"{rows.kept_for}); its logs are where it wrote them"
             )
-        return Refused(f"there is no job {_quoted(word)}; `radrm status --all` lists them")
+        nobody = "there is" if self._others or not _is_name(word) else "you have"
+        return Refused(f"{nobody} no job {_quoted(word)}; `radrm status --all` lists them")
 
     def _exact(self, word: str) -> Sequence[int]:
         """The jobs of an id, element or ticket; empty for a name."""
@@ -362,6 +371,17 @@ class References:
         if element := _ELEMENT.fullmatch(word):
             stored = self._store.element(int(element[1]), int(element[2]))
             return [stored] if stored is not None else []
+        if several := _ELEMENTS.fullmatch(word):
+            array = int(several[1])
+            spans = [_SPAN.fullmatch(each) for each in several[2].split(",")]
+            ids = (
+                self._store.elements(
+                    array, int(each[1]), int(each[2] or each[1]), int(each[3] or 1)
+                )
+                for each in spans
+                if each is not None
+            )
+            return list(dict.fromkeys(chain.from_iterable(ids)))
         if is_ticket(word.upper()):
             return self._store.of_ticket(word.upper())
         return []

@@ -125,6 +125,8 @@ class Ended(Struct, frozen=True):
     """How many characters of each tail follow the attempt's own last write."""
     no_room: bool = False
     """The disk of a log was full when it had failed."""
+    memory_killed: bool = False
+    """It was killed, and meanwhile the kernel has killed processes as memory ran out."""
     try_later: bool = False
     """It never started, for files of its user cannot be reached now."""
 
@@ -215,6 +217,7 @@ class Evidence:
             try_later=record.get("shell_code") == TRY_LATER,
             after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
             no_room=record.get("no_room") is True,
+            memory_killed=type(kills := record.get("memory_kills")) is int and kills > 0,
         )
 
     def lost(self, event: str) -> Lost:

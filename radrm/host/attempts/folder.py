@@ -168,7 +168,8 @@ outside its group), `not_limited` (why a limit is not set),
 set), `exceeded_mib` (the host memory limit at which the kernel killed processes), `waits_for_all`,
 `left` (what still ran when the main process had ended, for users), `itself_ago_s` (the real seconds
 since the main process ended without a stop), `tasks` (`elastic/exits.py`), `redirected`
-(`redirected.py`) and `no_room` (`tails.py`)."""
+(`redirected.py`), `no_room` (`tails.py`) and `memory_kills` (`procfs.py`; those while it ran, of an
+attempt that KILL has ended)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""

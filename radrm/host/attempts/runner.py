@@ -41,7 +41,7 @@ from radrm.host.processes import affinity, cgroups, client_work
 from radrm.host.processes.calls import clone_into
 from radrm.host.processes.identity import Identity, identify, send_signal
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.procfs import are_in_turn, forks
+from radrm.host.processes.procfs import are_in_turn, forks, memory_kills
 from radrm.host.processes.stop import LOOK_S, Stop
 from radrm.host.processes.tree import (
     attempt_processes,
@@ -128,6 +128,7 @@ class Runner:
         self._forks: int | None = None
         """What the machine had started before the job."""
         self._began_s = 0.0
+        self._memory_kills = 0
         self._watcher = 0
         """The pid of the process that reads the job's progress; 0: none."""
         self._status: int | None = None
@@ -163,6 +164,8 @@ class Runner:
             crossed("job's tree ended")
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
+            if end.get("signal") == signal.SIGKILL or end.get("code") == 128 + signal.SIGKILL:
+                end["memory_kills"] = memory_kills() - self._memory_kills
             end["left"] = ", ".join(filter(None, self._left)) or None
             if end["left"] and end.get("code") == 0:  # else its last words are why it failed
                 self._leftovers.tell(self._launch, end["left"])
@@ -181,6 +184,7 @@ class Runner:
         group, not_limited = self._make_groups()
         self._forks = forks()
         self._began_s = wall_s()
+        self._memory_kills = memory_kills()
         born = clone_into(group) if group is not None else None
         self._job = os.fork() if born is None else born
         if self._job == 0:

@@ -152,6 +152,17 @@ def value_of(status: bytes, key: bytes) -> bytes:
     return (b"\n" + status).partition(b"\n%b:" % key)[2].partition(b"\n")[0].strip()
 
 
+def memory_kills() -> int:
+    """Return how many processes the kernel has killed since the boot as memory ran out, that of the
+    server or of a control group; 0 where it does not tell."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            found = next((line for line in file if line.startswith(b"oom_kill ")), b"_ 0")
+            return int(found.split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def forks() -> int | None:
     """How many processes and threads this machine has started since its boot."""
     words = start_of("/proc/stat").partition(b"\nprocesses ")[2].split(maxsplit=1)

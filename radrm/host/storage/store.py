@@ -369,6 +369,14 @@ class Store:
         query = "SELECT id FROM jobs WHERE array_id = ? ORDER BY array_index"
         return self._db.ids(query, array_id)
 
+    def elements(self, array_id: int, first: int, last: int, step: int = 1) -> list[int]:
+        """The ids of those elements whose index is `first`, or as many steps more, by index."""
+        query = (
+            "SELECT id FROM jobs WHERE array_id = ?1 AND array_index BETWEEN ?2 AND ?3 "
+            "AND (array_index - ?2) % ?4 = 0 ORDER BY array_index"
+        )
+        return self._db.ids(query, array_id, first, last, step)
+
     def element(self, array_id: int, index: int) -> int | None:
         query = "SELECT id FROM jobs WHERE array_id = ? AND array_index = ?"
         return next(iter(self._db.ids(query, array_id, index)), None)

@@ -163,7 +163,8 @@ def install_slurm_names(target: str, force: bool) -> None:
     say(f"Wrote {', '.join(NAMES)} to {folder}")
     folders = os.environ.get("PATH", "").split(os.pathsep)
     if str(folder.resolve()) not in [os.path.realpath(each) for each in folders if each]:
-        say(f"To find them, put it into PATH: export PATH={shlex.quote(str(folder))}:$PATH")
+        place = shlex.quote(str(folder.absolute()))
+        say(f"To find them, put it into PATH: export PATH={place}:$PATH")
 
 
 def _text(name: str) -> str:

@@ -65,6 +65,7 @@ def test_what_a_job_follows(follow: Follow, words: list[str], found: list[str]) 
     ("word", "why"),
     [
         ("nobody", "--after=nobody: there is no job nobody"),
+        ("7_[0-1]", "for each element"),
         ("o*", "no unfinished job has such a name; name one that has ended by its id"),
         ("@~99", "you have no job that @~99 could mean"),
     ],
@@ -72,3 +73,36 @@ def test_what_a_job_follows(follow: Follow, words: list[str], found: list[str]) 
 def test_a_word_that_means_no_job_is_refused(follow: Follow, word: str, why: str) -> None:
     with pytest.raises(Refused, match=why.replace("*", r"\*")):
         follow(word)
+
+
+@pytest.mark.parametrize(
+    ("word", "ids"),
+    [
+        ("1_[0-9]", [1, 2, 3, 4, 5]),
+        ("1_[1-4:2]", [2, 4]),
+        ("1_[4,0-1,1]", [5, 1, 2]),
+        ("1_[3]", [4]),
+        *(
+            (word, None)
+            for word in ("1_[7-9]", "1_[3-1]", "1_[]", "1_[1-]", "1_[1-4:0]", "2_[0-9]")
+        ),
+    ],
+)
+def test_elements_as_status_shows_them(tmp_path: Path, word: str, ids: list[int] | None) -> None:
+    world = World(gpus(1))
+    world.submit_array(5, 1000, name="sweep")
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
+    (found,) = finish(References(world.scheduler, store).find([word]))
+    assert (None if found.error else list(found.ids)) == ids
+
+
+def test_a_name_of_somebody_else_is_not_said_to_be_nobodys(tmp_path: Path) -> None:
+    world = World(gpus(1))
+    world.submit(1000, name="theirs", uid=OTHER)
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    jobs = world.jobs.values()
+    store.save(world.decisions, [replace(submission_of(j), uid=j.spec.uid) for j in jobs])
+    (mine,) = finish(References(world.scheduler, store, ME, others=False).find(["theirs"]))
+    (anyones,) = finish(References(world.scheduler, store, ME).find(["theirs"]))
+    assert str(mine.error).startswith("you have no job") and list(anyones.ids) == [1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts.evidence import Ended, Lost, Running
+from radrm.host.attempts.evidence import Ended, Evidence, Lost, Running
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity
@@ -46,6 +46,24 @@ def test_an_exit_of_another_boot_has_its_own_time(host: Host) -> None:
     assert isinstance(ended, Ended) and ended.started is not None
     assert ended.at.wall_s == 1030.5 and ended.at.since(ended.started.at) == 30.0
     assert ended.itself is not None and ended.at.since(ended.itself) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "no_room", "killed"),
+    [
+        ({}, False, False),
+        ({"no_room": True, "memory_kills": 2}, True, True),
+        ({"no_room": False, "memory_kills": 0}, False, False),
+        ({"no_room": 1, "memory_kills": True}, False, False),
+    ],
+)
+def test_what_the_server_lacked_at_the_end(
+    tmp_path: Path, fields: dict[str, object], no_room: bool, killed: bool
+) -> None:
+    record = {**attempts.NO_END, "signal": 9, **fields, **attempts.now()}
+    attempts.write_record(str(tmp_path), attempts.EXIT, record)
+    ended = Evidence(str(tmp_path), Clock()).ended()
+    assert ended is not None and (ended.no_room, ended.memory_killed) == (no_room, killed)
 
 
 @pytest.mark.parametrize("text", ["", '{"version": 1, "code": "0"}'])

@@ -77,3 +77,13 @@ def test_a_full_disk_of_a_log_is_noted(
     with open(tmp_path / "log", "wb") as log:
         launch = launch_record("token", tmp_path)
         assert read_as_user(launch, [look_at_room([log.fileno()])]) == {"no_room": full}
+
+
+@pytest.mark.parametrize(
+    ("script", "told"), [("kill -9 $$", True), ("exit 137", True), ("exit 1", False)]
+)
+def test_what_the_kernel_killed_meanwhile_is_told_of_who_was_killed(
+    attempt: Attempt, script: str, told: bool
+) -> None:
+    attempt.run(argv=["sh", "-c", script])
+    assert ("memory_kills" in attempt.record("exit.json")) == told
