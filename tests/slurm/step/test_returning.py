@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from radrm.config import SlurmConfig
 from radrm.errors import BadConfig, BadFile, Refused, StoreError, Unreachable, UsageError
 from radrm.host.processes.identity import Identity
 from radrm.slurm import asking as programs
@@ -213,7 +212,8 @@ def step_of(job: SlurmJob, *answers: Any, submitted: bool = True) -> main.Step:
     """The step of a job, which never waits: its patience is over at once."""
     daemon: Any = Daemon(*answers)
     made: Any = Made()
-    step = main.Step(job, SlurmConfig(local_wait_s=0.0), daemon, lambda told: made)
+    step = main.Step(job, daemon, lambda told: made)
+    step._patience_s = 0.0
     step._envelope = made if submitted else None
     return step
 
@@ -264,7 +264,7 @@ def test_a_dead_daemon_is_the_nodes_fault_after_a_minute(
 
     monkeypatch.setattr(attempt, "wait", wait)
     step = step_of(JOB, *[Unreachable("down")] * 200)
-    step._config = SlurmConfig(local_wait_s=1800.0)
+    step._patience_s = 1800.0
     fault = raised(step)
     assert fault.whose is Whose.NODE and 60 <= now[0] < 70
     assert [line.partition("Comment=")[2][:14] for line in slurm.changed] == ["radrm: waits: "]
@@ -334,7 +334,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Slurm]:
         def refuse(*_: object) -> None:
             raise error
 
-        monkeypatch.setattr(main, "cluster_config", refuse)
+        monkeypatch.setattr(main, "daemon_home", refuse)
         main.main("train.sh")
         return slurm
 
