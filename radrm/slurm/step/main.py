@@ -112,6 +112,8 @@ _MOST_REFUSED = 120
 """Refusals one after the other, some ten minutes, after which the step gives up."""
 _USE_S = 60.0
 """How long the step waits with the use of its job for a controller that is away."""
+_LATE_S = 3.0
+"""How long after the end of its job by TERM the step's own may come."""
 _UNHEARD_S = 5.0
 """Between two tries to tell the daemon that the job has begun."""
 
@@ -317,8 +319,18 @@ class Step:
                 heard = self._ask()
                 if heard and heard.get("silent"):  # Slurm may start the job on another node
                     self._gone = Gone("cancelled", heard["silent"])
-        self._obey(attempt.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
+        self._obey_late(_LATE_S if attempt.was_terminated(folder) else 0.0)
         attempt.close(folder, self._gone)
+
+    def _obey_late(self, seconds: float) -> None:
+        """Note a TERM that comes within this time: Slurm sends it to the job and to us, one after
+        the other, in any order."""
+        last_s = time.monotonic() + seconds
+        while self._gone is None:
+            number = attempt.wait(last_s - time.monotonic())
+            if number is None:
+                return
+            self._obey(number)
 
     def _obey(self, number: int | None, runner: attempt.Runner | None = None) -> None:
         """Note or pass on a signal."""

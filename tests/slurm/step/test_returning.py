@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -321,6 +322,34 @@ def test_why_slurm_ends_a_job(
     monkeypatch.setattr(main, "shown", shown)
     monkeypatch.setattr(returning, "_PAUSE_S", 0.0)
     assert main.why_ending(JOB).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("end", "signals", "gone"),
+    [
+        ({"signal": 15, "code": None}, [signal.SIGCHLD, signal.SIGTERM], True),
+        ({"signal": None, "code": 143}, [signal.SIGTERM], True),
+        ({"signal": 15, "code": None}, [signal.SIGCHLD], False),  # somebody else's
+        ({"signal": None, "code": 0}, [], False),
+    ],
+)
+def test_a_term_that_reaches_the_step_after_the_end_of_its_job_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, end: dict[str, int | None], signals: list[int], gone: bool
+) -> None:
+    Slurm(monkeypatch)
+    last: list[attempt.Gone | None] = []
+    ended = type("Ended", (), {"has_ended": True})()
+    monkeypatch.setattr(attempt, "start", lambda folder: ended)
+    monkeypatch.setattr(attempt, "close", lambda folder, gone: last.append(gone))
+    monkeypatch.setattr(attempt.attempts, "read_record", lambda folder, name: (end, None))
+
+    def wait(seconds: float) -> int | None:
+        assert seconds > 0 or not signals
+        return signals.pop(0) if signals else None
+
+    monkeypatch.setattr(attempt, "wait", wait)
+    step_of(JOB, {"vouched": True})._run_attempt("/folder", 7)
+    assert [each is not None for each in last] == [gone]
 
 
 @pytest.fixture
