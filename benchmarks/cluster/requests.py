@@ -1,6 +1,6 @@
 """What radrm costs slurmctld, in a compressed day of twenty nodes, and of nodes at rest.
 
-A day of 10,000 jobs on 200 nodes is one of 1,000 on twenty. They come at random times within some
+A day of 10,000 jobs on 200 nodes is one of 1,000 on twenty. 300 come at random times within some
 minutes, each node with a daemon of its own, under the rules of job_submit.lua. sdiag counts
 slurmctld's requests by kind. Those that Slurm alone makes for a job are left out.
 """
@@ -34,7 +34,7 @@ PATIENCE_S = 1800.0
 DURATIONS_S, SIZES_G = (5, 60), (4, 30)
 
 
-def measure(cluster: Cluster, jobs: int = 1000, seconds: float = 600.0, seed: int = 1) -> list[Row]:
+def measure(cluster: Cluster, jobs: int = 300, seconds: float = 240.0, seed: int = 1) -> list[Row]:
     """Submit jobs at random times within `seconds`; once they have ended, do nothing for a
     minute."""
     drawn = random.Random(seed)

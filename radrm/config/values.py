@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import ipaddress
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -83,6 +80,8 @@ def shown(value: object) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown word: the nearest known one, or all of them."""
+    import difflib  # late: no command line that is right needs it
+
     names = list(known)
     found = difflib.get_close_matches(word, names, n=1)
     if found:
@@ -176,6 +175,8 @@ def planners(value: Any, place: Place) -> tuple[str, ...]:
 def choice(*choices: str) -> Callable[[Any, Place], str]:
     def check(value: Any, place: Place) -> str:
         if value not in choices:
+            import difflib
+
             near = difflib.get_close_matches(str(value), choices, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise BadConfig(
@@ -390,6 +391,9 @@ def _is_name(word: Any) -> bool:
 
 def loopback_url(value: Any, place: Place) -> str:
     """Return an address on this machine: radrm reads no metrics from other machines."""
+    import ipaddress
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
         host, _ = parts.hostname or "", parts.port

@@ -30,14 +30,11 @@ not consumed goes to others.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import json
 import math
 import os
-import pickle
 import re
-import shutil
 import socket
 import sys
 import time
@@ -81,6 +78,8 @@ class Order:
         self._samples = samples
         self._wide = math.isqrt(max(0, samples - 1)) + 1
         self._high = -(-samples // self._wide)
+        import hashlib  # late: every command reads this file, and few need these modules
+
         digest = hashlib.sha512(f"{seed}/{epoch}".encode()).digest()
         keys = [int.from_bytes(digest[i : i + 8], "big") for i in range(0, 64, 8)]
         self._keys = [] if seed is None else keys
@@ -280,10 +279,14 @@ def _sync(path: str) -> None:
 
 
 def _remove(path: str) -> None:
+    import shutil
+
     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
 
 
 def _write(state: Any, path: str) -> None:
+    import pickle
+
     torch = sys.modules.get("torch")
     with open(path, "wb") as file:
         torch.save(state, file) if torch else pickle.dump(state, file)
@@ -292,6 +295,8 @@ def _write(state: Any, path: str) -> None:
 def _read(path: str) -> Any:
     with open(path, "rb") as file:
         if file.read(2) != b"PK":
+            import pickle
+
             file.seek(0)
             return pickle.load(file)
     import torch

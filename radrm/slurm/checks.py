@@ -61,7 +61,7 @@ def checks_here() -> Iterator[Check]:
     config = cluster_config(os.environ).slurm
 
     def places(node: str) -> tuple[Paths, ...]:
-        return daemon_paths(config, {**os.environ, "SLURMD_NODENAME": node}, os.getuid())
+        return daemon_paths(config.home, {**os.environ, "SLURMD_NODENAME": node}, os.getuid())
 
     return slurm_checks(Asked(config, socket.gethostname(), run, places, place_of(os.environ)))
 

@@ -8,12 +8,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from radrm.config import SlurmConfig
 from radrm.core.units import show_mib
 from radrm.errors import Refused
 from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import why_waiting
 from radrm.slurm.outer import count_in, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.config import SlurmConfig
 
 _BETWEEN = "\x1f"
 _COLUMNS = {

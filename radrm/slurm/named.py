@@ -20,7 +20,7 @@ from radrm.slurm.inside.request import job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
     from typing import NoReturn
 
 _VERSION = {"-V", "--version"}
@@ -59,7 +59,17 @@ def _run(name: str, words: list[str]) -> int:
     if name not in ("sbatch", "scontrol") and {"-h", "--help"} & set(words) == {"--help"}:
         say(f"{name} of radrm: its options: radrm help sbatch")
         return 0
-    return _COMMANDS[name](words)
+    if name in ("srun", "salloc"):
+        _in_a_job(name, words)
+    if name in _COMMANDS:
+        return _COMMANDS[name](words)
+    from radrm.slurm.commands import accounting, sbcast, scontrol
+
+    if name == "scontrol":
+        return scontrol.scontrol(words, _radrm)
+    if name == "sacct":
+        return accounting.sacct(words, _me())
+    return accounting.seff(words) if name == "seff" else sbcast.sbcast(words)
 
 
 def _me() -> str:
@@ -72,21 +82,12 @@ def _radrm(words: list[str]) -> NoReturn:
     raise SystemExit(0)
 
 
-def _srun(words: list[str]) -> int:
-    from radrm.slurm.commands.names import srun
-
-    return _in_a_job(*srun(words, os.getcwd(), os.uname().nodename))
-
-
-def _salloc(words: list[str]) -> int:
-    from radrm.slurm.commands.names import salloc
-
-    return _in_a_job(*salloc(words, os.getcwd(), os.uname().nodename))
-
-
-def _in_a_job(line: list[str], variables: Mapping[str, str]) -> NoReturn:
+def _in_a_job(name: str, words: list[str]) -> NoReturn:
     from radrm.jobfile.inherited import submit_with
+    from radrm.slurm.commands import names
 
+    made = names.srun if name == "srun" else names.salloc
+    line, variables = made(words, os.getcwd(), os.uname().nodename)
     submit_with(os.environ, variables)
     _radrm(line)
 
@@ -109,7 +110,7 @@ def _sbatch(words: list[str]) -> int:
     for job in json.loads(said.getvalue() or "[]"):
         if job["ticket"] is not None:
             number = job["id"] if job["id"] is not None else job["ticket"]
-            say(number if parsable else f"Submitted batch job {number}")
+            say(str(number) if parsable else f"Submitted batch job {number}")
             if waits and code == 0:
                 code = wait([job["ticket"]], False)
     return code
@@ -159,30 +160,6 @@ def _scancel(words: list[str]) -> int:
     _radrm(line)
 
 
-def _scontrol(words: list[str]) -> int:
-    from radrm.slurm.commands.scontrol import scontrol
-
-    return scontrol(words, _radrm)
-
-
-def _sacct(words: list[str]) -> int:
-    from radrm.slurm.commands.accounting import sacct
-
-    return sacct(words, _me())
-
-
-def _seff(words: list[str]) -> int:
-    from radrm.slurm.commands.accounting import seff
-
-    return seff(words)
-
-
-def _sbcast(words: list[str]) -> int:
-    from radrm.slurm.commands.sbcast import sbcast
-
-    return sbcast(words)
-
-
 def _sinfo(words: list[str]) -> int:
     """Say how busy the server is, as a partition of one node."""
     from radrm.client.connection import Client
@@ -210,16 +187,10 @@ def _sinfo(words: list[str]) -> int:
     return 0
 
 
-_COMMANDS = {
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "sbatch": _sbatch,
-    "srun": _srun,
-    "salloc": _salloc,
     "squeue": _squeue,
     "scancel": _scancel,
-    "scontrol": _scontrol,
-    "sacct": _sacct,
-    "seff": _seff,
-    "sbcast": _sbcast,
     "sinfo": _sinfo,
 }
 

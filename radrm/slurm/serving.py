@@ -295,9 +295,10 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
         raise UsageError("the request 'step' does not name its process and its Slurm job")
     outer = OuterJob(**fields)
     answer: Document = {"vouched": steps.vouch(client, outer.step, outer.id, named)}
+    answer["patience_s"] = steps.config.local_wait_s
     if not answer["vouched"]:
         return answer
-    if words.get("fenced") is True:
+    if steps.config.fence:
         answer["silent"], answer["every_s"] = steps.notes.silence()
     told = steps.told(client, outer, named)
     run = "" if told is None else told.run

@@ -6,14 +6,18 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
-from radrm.config import Config, SlurmConfig, load_config
 from radrm.core.records import DECLARED_MARGIN
 from radrm.core.units import parse_mib
 from radrm.host.storage.paths import Paths, client_paths, servers_own
 from radrm.slurm.asking import NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.config import Config, SlurmConfig
 
 # ------------------------------------------------------------------
 # The lines for Slurm's own configuration: `radrm slurm setup`. It writes nothing.
@@ -27,6 +31,7 @@ MARGIN_MIB = 2048
 """What the policies keep free beside a job's need (`margin_mib`), at least. Beside a declared need
 without a limit it is `DECLARED_MARGIN` of that, if that is more."""
 _SITE = "/etc/radrm/radrm.toml"
+_MOST_READ = 1 << 20
 
 
 def cluster_config(environ: Mapping[str, str]) -> Config:
@@ -34,15 +39,28 @@ def cluster_config(environ: Mapping[str, str]) -> Config:
 
     Raises `BadConfig`.
     """
+    from radrm.config import load_config  # late, see `daemon_home`
+
     site = not environ.get("RADRM_CONFIG") and os.path.exists(_SITE)
     return load_config(environ, system=site)
 
 
-def daemon_paths(config: SlurmConfig, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
-    """Return where the daemon of this node may be: where the configuration says; else that of the
-    server, also while it is down; else the user's."""
-    if config.home:
-        home = config.home.replace("%n", environ.get("SLURMD_NODENAME", ""))
+def daemon_home(environ: Mapping[str, str]) -> str:
+    """Return `slurm.home`. What does not name it is not parsed: each job's start would pay for it.
+
+    Raises `BadConfig` and OSError.
+    """
+    with suppress(FileNotFoundError), open(environ.get("RADRM_CONFIG") or _SITE, "rb") as file:
+        if b"home" not in file.read(_MOST_READ):
+            return ""
+    return cluster_config(environ).slurm.home
+
+
+def daemon_paths(home: str, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
+    """Return where the daemon of this node may be: `slurm.home`, where that is set; else that of
+    the server, also while it is down; else the user's."""
+    if home:
+        home = home.replace("%n", environ.get("SLURMD_NODENAME", ""))
         return client_paths({**environ, "RADRM_HOME": home}, uid)
     # A job's environment is that of its submission: RADRM_HOME may name another daemon.
     server = servers_own()

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from radrm.config import Config, SlurmConfig
 from radrm.core.records import DECLARED_MARGIN, Estimate
 from radrm.core.units import parse_mib
 from radrm.core.words import Quantity
@@ -31,6 +30,10 @@ from radrm.jobfile.text import read_text
 from radrm.slurm.asking import run
 from radrm.slurm.jobs import nodes_of
 from radrm.slurm.setup import MARGIN_MIB, program, wrapper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.config import Config, SlurmConfig
 
 # ------------------------------------------------------------------
 # Batch scripts that run through `radrm slurm-step`.

@@ -17,7 +17,7 @@ GPUMEM_MIB = 2 * 40960
 CPUS = 16
 MEMORY_MIB = 64_000
 SLURMD_TIMEOUT_S = 20
-KILL_WAIT_S = 2
+KILL_WAIT_S = 30
 CRED_EXPIRE_S = 5
 """A requeued job may start so many seconds (plus one) after its end; 120 where nothing is set, or
 less than 5."""

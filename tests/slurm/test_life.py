@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster.place import OF_NODES, SECTION, prepare, through_radrm
+from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
 from radrm.client.connection import every_job
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
@@ -20,10 +20,9 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import need_slurm
 from tests.waiting import wait_until
 
-FULL, FREE = "g1", "g2"
-"""Nodes with a daemon: the GPUs of the first are taken. The third node has none."""
+FULL, FREE, FENCED = "g1", "g2", "g3"
+"""Nodes with a daemon: the GPUs of the first are taken. That of the third one comes last."""
 PREEMPTION = """\
-KillWait=30
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=g1,g2,g3 PriorityTier=10 OverSubscribe=NO State=UP"""
@@ -59,7 +58,7 @@ def jobs(cluster: Cluster) -> Jobs:
     def daemon(node: str, *more: str) -> DaemonHome:
         return cluster.daemon(node, [*(s.replace("%n", node) for s in OF_NODES), *more], scale=20.0)
 
-    full, free = daemon(FULL), daemon(FREE, "slurm.only=true")
+    full, free = daemon(FULL, "slurm.local_wait_s=15"), daemon(FREE, "slurm.only=true")
     taken = through_radrm(UP, "--gpus=2", "--gpu-memory=4G", "--collocation=exclusive")
     first = cluster.sbatch(taken, "-w", FULL)
     wait_until(lambda: said_of(full, first, "RUNNING"), "the GPUs to be taken")
@@ -69,7 +68,7 @@ def jobs(cluster: Cluster) -> Jobs:
         free,
         cluster.sbatch(
             through_radrm('echo "on $SLURMD_NODENAME"', "--gpu-memory=4G"),
-            *(GPUMEM, "--exclude=g3", with_settings(cluster, "local_wait_s = 1")),
+            *(GPUMEM, "--exclude=g3"),
         ),
         cluster.sbatch(through_radrm(once, "--gpu-memory=4G"), GPUMEM, "-w", FREE, "--requeue"),
     )
@@ -77,15 +76,6 @@ def jobs(cluster: Cluster) -> Jobs:
 
 UP = 'while [ ! -e "$0.end" ]; do sleep 0.05; done'
 """A job that runs until it is ended."""
-
-
-def with_settings(cluster: Cluster, *lines: str) -> str:
-    """An option of sbatch: the step of the job has these settings too."""
-    name = lines[0].partition(" ")[0]
-    config = cluster.folder / f"{name}.toml"
-    config.write_text("\n".join((SECTION.format(home=cluster.home), *lines)))
-    config.chmod(0o644)
-    return f"--export=ALL,RADRM_CONFIG={config}"
 
 
 def said_of(home: DaemonHome, job: int, *states: str) -> list[dict[str, Any]]:
@@ -203,14 +193,14 @@ def test_a_silent_controller_ends_jobs_that_are_fenced(cluster: Cluster, jobs: J
     text = conf.read_text()
     conf.write_text(text.replace("SlurmdTimeout=20", "SlurmdTimeout=4"))
     cluster.scontrol("reconfigure")
-    job = cluster.sbatch(
-        through_radrm(UP, "--gpu-memory=4G"),
-        *(GPUMEM, "-w", FREE, with_settings(cluster, "fence = true")),
+    home = cluster.daemon(
+        FENCED, [*(s.replace("%n", FENCED) for s in OF_NODES), "slurm.fence=true"]
     )
-    wait_until(lambda: said_of(jobs.free, job, "RUNNING"), "it to run")
+    job = cluster.sbatch(through_radrm(UP, "--gpu-memory=4G"), GPUMEM, "-w", FENCED)
+    wait_until(lambda: said_of(home, job, "RUNNING"), "it to run")
     cluster.stop_slurmctld()
     conf.write_text(text)
-    ended = wait_until(lambda: said_of(jobs.free, job, "CANCELLED"), "its end")
+    ended = wait_until(lambda: said_of(home, job, "CANCELLED"), "its end")
     cluster.start_slurmctld()
     assert "Slurm's controller has been silent for" in ended[0]["reason"]
     assert cluster.wait(job)[0] in ("FAILED", "CANCELLED")

@@ -29,7 +29,7 @@ from radrm.slurm.inside import options as of_srun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 INSTEAD = {
     "sattach": "radrm logs JOB --follow",
@@ -341,12 +341,6 @@ def states(text: str) -> str | None:
         known = ", ".join(word for word in _STATES if len(word) > 2)
         raise UsageError(f"{shown(text)}: the states here are {known}")
     return ",".join(dict.fromkeys(word for word in wanted if word))
-
-
-TRANSLATED: dict[str, Callable[[Sequence[str], str], list[str]]] = {
-    "squeue": squeue,
-    "scancel": scancel,
-}
 
 
 def request_of(words: Sequence[str]) -> SubmitRequest:

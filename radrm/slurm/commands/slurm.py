@@ -24,6 +24,7 @@ from radrm.slurm.setup import (
     HEALTH,
     ClusterNode,
     cluster_config,
+    daemon_home,
     daemon_paths,
     gres_conf,
     job_submit_lua,
@@ -86,8 +87,8 @@ def health() -> None:
 
     Slurm's HealthCheckProgram runs it: radrm slurm setup prints one.
     """
-    config = cluster_config(os.environ).slurm
-    with Client(daemon_paths(config, os.environ, os.getuid()), _HEALTH_S) as client:
+    paths = daemon_paths(daemon_home(os.environ), os.environ, os.getuid())
+    with Client(paths, _HEALTH_S) as client:
         about = client.ask("ping")
     if not about.get("slurm"):
         raise Refused("this node's radrm takes no jobs of Slurm (slurm.enabled is false)")

@@ -130,6 +130,13 @@ def _become_runner(folder: str, token: str, tell: int, step: int) -> NoReturn:
         os._exit(code)
 
 
+def was_terminated(folder: str) -> bool:
+    """Return whether the job of an attempt has ended by TERM."""
+    end, _ = attempts.read_record(folder, attempts.EXIT)
+    by_shell = 128 + signal.SIGTERM
+    return end is not None and (end["signal"] == signal.SIGTERM or end["code"] == by_shell)
+
+
 def close(folder: str, gone: Gone | None) -> None:
     """Say the last word on an attempt. The daemon may be down, and the folder gone."""
     said = {"gone": None, "why": None} if gone is None else {"gone": gone.reason, "why": gone.why}

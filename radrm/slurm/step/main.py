@@ -33,7 +33,6 @@ from typing import Any
 from radrm.client.awaiting import exit_code
 from radrm.client.connection import Client
 from radrm.client.text import FINAL
-from radrm.config import SlurmConfig
 from radrm.core.units import show_seconds
 from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, UsageError, plain
 from radrm.host.attempts import folder as attempts
@@ -45,7 +44,7 @@ from radrm.jobfile.sweeps import sweep_of
 from radrm.slurm import comment
 from radrm.slurm.asking import run as run_slurm
 from radrm.slurm.outer import SlurmJob, shown, this_job
-from radrm.slurm.setup import cluster_config, daemon_paths
+from radrm.slurm.setup import cluster_config, daemon_home, daemon_paths
 from radrm.slurm.step import attempt
 from radrm.slurm.step.attempt import Gone
 from radrm.slurm.step.returning import Fault, Whose, fault_of, give_back, is_free, patiently
@@ -107,10 +106,14 @@ _WHY_S = 15.0
 _SAID_S, _DEAD_S = 5.0, 60.0
 """After so long a daemon that does not answer is shown in the job's comment, and is given up: a
 restart takes less."""
+_PATIENCE_S = 1800.0
+"""How long a job waits on a node, until the daemon says `slurm.local_wait_s`."""
 _MOST_REFUSED = 120
 """Refusals one after the other, some ten minutes, after which the step gives up."""
 _USE_S = 60.0
 """How long the step waits with the use of its job for a controller that is away."""
+_LATE_S = 3.0
+"""How long after the end of its job by TERM the step's own may come."""
 _UNHEARD_S = 5.0
 """Between two tries to tell the daemon that the job has begun."""
 
@@ -123,19 +126,27 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     being submitted, and is the job's own fault.
     """
     attempt.block()
-    job, config, step = this_job(os.environ), SlurmConfig(), None
+    job, step = this_job(os.environ), None
     for fd in (1, 2):
         _append(fd)
     try:
-        config = cluster_config(os.environ).slurm
-        with Client(daemon_paths(config, os.environ, os.getuid()), _ANSWER_S) as client:
-            step = Step(job, config, client, lambda told: make_envelope(job, file, arguments, told))
+        paths = daemon_paths(daemon_home(os.environ), os.environ, os.getuid())
+        with Client(paths, _ANSWER_S) as client:
+            step = Step(job, client, lambda told: make_envelope(job, file, arguments, told))
             return step.run()
     except Exception as error:
         if step is not None and step.has_run:
             raise
-        give_back(job, config.gres, fault_of(error), say)
+        give_back(job, _gres(), fault_of(error), say)
         return EXIT_NEVER_RAN
+
+
+def _gres() -> str:
+    """The name of the counted GRES; the usual one where the configuration cannot be read."""
+    try:
+        return cluster_config(os.environ).slurm.gres
+    except (RadrmError, OSError):
+        return "gpumem"
 
 
 def _append(fd: int) -> None:
@@ -159,12 +170,12 @@ class Step:
     def __init__(
         self,
         job: SlurmJob,
-        config: SlurmConfig,
         client: Client,
         make: Callable[[Mapping[str, Any]], Envelope],
     ) -> None:
-        self._job, self._config, self._client, self._make = job, config, client, make
+        self._job, self._client, self._make = job, client, make
         self._began_s = time.monotonic()
+        self._patience_s = _PATIENCE_S
         self._returned = 0
         self._gone: Gone | None = None
         self._envelope: Envelope | None = None
@@ -178,7 +189,7 @@ class Step:
         """The serial of the last attempt that was run here."""
         self._ended_s: float | None = None
         """When the job ended; from then on Slurm gets the figures of its use."""
-        self._fence_s = 1.0
+        self._fence_s: float | None = None
         """After how many seconds a fenced job asks again whether the controller is silent."""
 
     @property
@@ -227,7 +238,7 @@ class Step:
 
     def _ask(self) -> dict[str, Any] | None:
         """Ask the daemon; None while it does not answer. Raises `Refused`."""
-        words = {**self._job.fields, "named": self._job.named, "fenced": self._config.fence}
+        words = {**self._job.fields, "named": self._job.named}
         if self._envelope is not None:
             words["ticket"] = self._envelope.ticket
         if self._gone is not None:
@@ -253,6 +264,8 @@ class Step:
             if self._shown:
                 self._show("")
         self._silent_s, self._refused = None, 0
+        self._patience_s = answer.get("patience_s", self._patience_s)
+        self._fence_s = answer.get("every_s", self._fence_s)
         return answer
 
     def _refused_twice(self, earlier: str) -> Fault:
@@ -299,21 +312,25 @@ class Step:
                 told = True
                 self._ask()  # first, so that the end has its reason
                 runner.send(signal.SIGTERM)
-            pause_s = self._fence_s if self._config.fence else 3600.0
+            pause_s = self._fence_s or 3600.0
             number = attempt.wait(pause_s if heard is not None else min(pause_s, _UNHEARD_S))
             self._obey(number, runner)
             if number is None and self._gone is None:
                 heard = self._ask()
-                self._look_at_fence(heard or {})
-        self._obey(attempt.wait(0.0))  # Slurm's TERM goes to the job and to us, in any order
+                if heard and heard.get("silent"):  # Slurm may start the job on another node
+                    self._gone = Gone("cancelled", heard["silent"])
+        self._obey_late(_LATE_S if attempt.was_terminated(folder) else 0.0)
         attempt.close(folder, self._gone)
 
-    def _look_at_fence(self, answer: Mapping[str, Any]) -> None:
-        """End the job of a node that Slurm's controller has not answered for `SlurmdTimeout`: it
-        may start the job on another one."""
-        if answer.get("silent"):
-            self._gone = Gone("cancelled", answer["silent"])
-        self._fence_s = answer.get("every_s") or self._fence_s
+    def _obey_late(self, seconds: float) -> None:
+        """Note a TERM that comes within this time: Slurm sends it to the job and to us, one after
+        the other, in any order."""
+        last_s = time.monotonic() + seconds
+        while self._gone is None:
+            number = attempt.wait(last_s - time.monotonic())
+            if number is None:
+                return
+            self._obey(number)
 
     def _obey(self, number: int | None, runner: attempt.Runner | None = None) -> None:
         """Note or pass on a signal."""
@@ -331,7 +348,7 @@ class Step:
         now_s, node = time.monotonic(), self._job.node
         if self._silent_s is not None and now_s - self._silent_s >= _DEAD_S:
             raise Fault(Whose.NODE, f"its daemon has not answered for {show_seconds(_DEAD_S)}")
-        left_s = self._began_s + self._config.local_wait_s - now_s
+        left_s = self._began_s + self._patience_s - now_s
         if left_s <= 0:
             why = (document or {}).get("reason") or "for its turn"
             text = f"it has waited {show_seconds(now_s - self._began_s)}: {why}"

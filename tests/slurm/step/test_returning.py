@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from radrm.config import SlurmConfig
 from radrm.errors import BadConfig, BadFile, Refused, StoreError, Unreachable, UsageError
 from radrm.host.processes.identity import Identity
 from radrm.slurm import asking as programs
@@ -213,7 +213,8 @@ def step_of(job: SlurmJob, *answers: Any, submitted: bool = True) -> main.Step:
     """The step of a job, which never waits: its patience is over at once."""
     daemon: Any = Daemon(*answers)
     made: Any = Made()
-    step = main.Step(job, SlurmConfig(local_wait_s=0.0), daemon, lambda told: made)
+    step = main.Step(job, daemon, lambda told: made)
+    step._patience_s = 0.0
     step._envelope = made if submitted else None
     return step
 
@@ -264,7 +265,7 @@ def test_a_dead_daemon_is_the_nodes_fault_after_a_minute(
 
     monkeypatch.setattr(attempt, "wait", wait)
     step = step_of(JOB, *[Unreachable("down")] * 200)
-    step._config = SlurmConfig(local_wait_s=1800.0)
+    step._patience_s = 1800.0
     fault = raised(step)
     assert fault.whose is Whose.NODE and 60 <= now[0] < 70
     assert [line.partition("Comment=")[2][:14] for line in slurm.changed] == ["radrm: waits: "]
@@ -323,6 +324,34 @@ def test_why_slurm_ends_a_job(
     assert main.why_ending(JOB).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("end", "signals", "gone"),
+    [
+        ({"signal": 15, "code": None}, [signal.SIGCHLD, signal.SIGTERM], True),
+        ({"signal": None, "code": 143}, [signal.SIGTERM], True),
+        ({"signal": 15, "code": None}, [signal.SIGCHLD], False),  # somebody else's
+        ({"signal": None, "code": 0}, [], False),
+    ],
+)
+def test_a_term_that_reaches_the_step_after_the_end_of_its_job_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, end: dict[str, int | None], signals: list[int], gone: bool
+) -> None:
+    Slurm(monkeypatch)
+    last: list[attempt.Gone | None] = []
+    ended = type("Ended", (), {"has_ended": True})()
+    monkeypatch.setattr(attempt, "start", lambda folder: ended)
+    monkeypatch.setattr(attempt, "close", lambda folder, gone: last.append(gone))
+    monkeypatch.setattr(attempt.attempts, "read_record", lambda folder, name: (end, None))
+
+    def wait(seconds: float) -> int | None:
+        assert seconds > 0 or not signals
+        return signals.pop(0) if signals else None
+
+    monkeypatch.setattr(attempt, "wait", wait)
+    step_of(JOB, {"vouched": True})._run_attempt("/folder", 7)
+    assert [each is not None for each in last] == [gone]
+
+
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Slurm]:
     """Begin a step whose daemon cannot be asked, for this reason."""
@@ -334,7 +363,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Slurm]:
         def refuse(*_: object) -> None:
             raise error
 
-        monkeypatch.setattr(main, "cluster_config", refuse)
+        monkeypatch.setattr(main, "daemon_home", refuse)
         main.main("train.sh")
         return slurm
 

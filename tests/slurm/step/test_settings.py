@@ -6,15 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from radrm.config import SlurmConfig
+from radrm.errors import BadConfig
 from radrm.host.storage import paths
-from radrm.slurm.setup import daemon_paths
+from radrm.slurm.setup import daemon_home, daemon_paths
 
 UID = 1000
 
 
 def places(environ: dict[str, str], home: str = "") -> list[str]:
-    return [each.state for each in daemon_paths(SlurmConfig(home=home), environ, UID)]
+    return [each.state for each in daemon_paths(home, environ, UID)]
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [('[slurm]\nhome = "/srv/%n"\n', "/srv/%n"), ("[slurm]\n# home\n", ""), ("]", "")],
+)
+def test_the_home_is_read_where_it_is_named(tmp_path: Path, text: str, home: str) -> None:
+    (tmp_path / "radrm.toml").write_text(text)
+    assert daemon_home({"RADRM_CONFIG": str(tmp_path / "radrm.toml")}) == home
+    with pytest.raises(BadConfig):
+        daemon_home({"RADRM_CONFIG": str(tmp_path / "none.toml")})
 
 
 def test_the_configuration_names_it_by_the_node() -> None:
