@@ -217,3 +217,4 @@ $(BIN)/python:
 	  echo "$(PYTHON) lacks the venv module, which Debian and Ubuntu package apart;" \
 	    "install it: sudo apt install python3-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) 'pip>=21.3' # that of the first Pythons 3.10 cannot install a project without setup.py

@@ -20,11 +20,9 @@ from tests.standins.nvml_library import (
     nvml,
     nvml_driver,
     nvml_library,
-    old_nvml,
-    old_nvml_library,
 )
 
-__all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
+__all__ = ["nvml", "nvml_driver", "nvml_library"]
 
 # How long an example takes is the machine's affair: speed is judged by benchmarks. A push tries the
 # same examples each time, so that it fails over what it brings; each night tries others.

@@ -3,8 +3,8 @@
     python -m benchmarks.micro [--seconds 3] [--gpu UUID]
 
 A kernel in which each thread fetches an item and calculates its square runs with growing numbers of
-blocks and threads. Beside each size stand utilization (NVML), and GRACT, SMACT and SMOCC as a
-daemon of radrm reads them. It needs a GPU with hardware counters, and a Python with PyTorch
+blocks and threads. Beside each size stand utilization (NVML), and SMACT as a daemon of radrm reads
+it. It needs a GPU with hardware counters, and a Python with PyTorch
 (RADRM_GPU_TEST_PYTHON). The acceptance run does the same (docs/lab/acceptance.md).
 """
 
@@ -43,9 +43,7 @@ class Sample(Struct, frozen=True):
 
     at_s: float
     utilization: float | None
-    gract: float | None
     smact: float | None
-    smocc: float | None
     used_mib: int | None
 
 
@@ -87,14 +85,11 @@ class Sampler:
             now_s = time.monotonic()
             (reading,) = self._gpus.read([self.uuid], Instant(now_s, now_s), lambda pid: None)
             sound = None if reading.smact_coarse else reading.smact
-            counters = reading.counters
             self._samples.append(
                 Sample(
                     at_s=now_s,
                     utilization=self._utilization(),
-                    gract=counters.graphics_activity if counters else None,
                     smact=sound,
-                    smocc=counters.sm_occupancy if counters else None,
                     used_mib=reading.used_mib,
                 )
             )
@@ -113,9 +108,7 @@ class Point(Struct, frozen=True):
     blocks: int
     threads: int
     utilization: float | None
-    gract: float | None
     smact: float | None
-    smocc: float | None
     samples: int
 
 
@@ -145,7 +138,7 @@ def measure(python: str, sampler: Sampler, seconds: float) -> Iterator[Point]:
 
 
 def means(samples: Sequence[Sample]) -> Iterator[float | None]:
-    for name in ("utilization", "gract", "smact", "smocc"):
+    for name in ("utilization", "smact"):
         yield mean([getattr(each, name) for each in samples])
 
 
@@ -159,10 +152,10 @@ def _said(out: Any) -> dict[str, Any]:
 
 def table(points: Sequence[Point]) -> list[str]:
     """Figure 3.1 as Markdown."""
-    lines = ["| blocks | threads of a block | utilization | GRACT | SMACT | SMOCC |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = ["| blocks | threads of a block | utilization | SMACT |"]
+    lines.append("|---|---|---|---|")
     for point in points:
-        figures = (point.utilization, point.gract, point.smact, point.smocc)
+        figures = (point.utilization, point.smact)
         cells = ("" if each is None else f"{each:.3f}" for each in figures)
         lines.append(f"| {point.blocks} | {point.threads} | {' | '.join(cells)} |")
     return lines

@@ -77,6 +77,8 @@ def plain(text: str) -> str:
 
     Such characters could move the cursor, change colours or forge a line.
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 

@@ -186,16 +186,19 @@ _MESSENGER = re.compile(
 _CONSEQUENCE = re.compile(
     r"(?:Attribute|Type)Error: .{0,200}\bNoneType\b"
     r"|[\w.]{0,100}\b(?:Runtime|Value|Validation|System|ActorDied|WorkerCrashed)Error\b"
+    # Of TensorFlow and JAX, whose log says in a line before why a library of CUDA failed.
+    r"|[\w.]{0,100}\b(?:Internal|Unknown|FailedPrecondition|XlaRuntime|JaxRuntime)Error\b"
     r"|(?:[\w.]{1,100}\.)?Exception\b"
 )
 _STEP_FAILED = re.compile(
     r"\bNoneType\b|(?i:\b(?:failed|failure|unable|could not|couldn't|cannot)(?: to)? "
     r"(?:load|creat|init|build|start|launch|allocat|instantiat|construct|execut)"
     r"|\b(?:exited|died|terminated|crashed|no longer alive|non-zero|exit (?:code|status))\b"
-    r"|\berror[.!]?$)"
+    r"|\berror[.!]?$"
+    r"|\bDNN library init|\bcuDNN failed to init|\bwithout BLAS support|\bBlas \w{1,20} launch)"
 )
 _OTHER_STEP = re.compile(
-    r"(?i:\b(?:data ?sets?|config\w{0,10}|tokenizers?|plugins?|extensions?|librar(?:y|ies)"
+    r"(?i:\b(?:data ?sets?|config\w{0,10}|tokenizers?|plugins?|extensions?|(?<!DNN )librar(?:y|ies)"
     r"|modules?|images?|folders?|director(?:y|ies)|checkpoints?|sockets?|connections?)\b)"
 )
 NEAR_LINES = 10
@@ -282,7 +285,7 @@ def search(lines: list[str], find: Callable[[str], _Found | None]) -> _Found | N
             return None
         last, most = min(last, printed_since + NEAR_LINES), NEAR_LINES
     before = tracebacks[0].start if tracebacks else len(lines)
-    return _in_last_lines(lines[:before], find, most)
+    return _in_last_lines(lines[:before], find, most, gave_up=most == NEAR_LINES)
 
 
 def _follows(message: list[str]) -> bool:
@@ -352,11 +355,17 @@ def _in_exception(message: list[str], find: Callable[[str], _Found | None]) -> _
 
 
 def _in_last_lines(
-    lines: list[str], find: Callable[[str], _Found | None], most: int = LAST_LINES
+    lines: list[str],
+    find: Callable[[str], _Found | None],
+    most: int = LAST_LINES,
+    gave_up: bool = False,
 ) -> _Found | None:
-    """Return what the last lines say, unless a later line shows that the program went on."""
+    """Return what the last lines say, unless a later line shows that the program went on.
+
+    `gave_up`: it ended by a step that failed, so the errors of its log before that were some.
+    """
     printed = 0
-    told = other_end = gave_up = False
+    told = other_end = False
     for at in reversed(range(len(lines))):
         line = lines[at]
         if _WENT_ON.search(line):

@@ -169,7 +169,12 @@ _TEXTS = _table(
         "vLLM: free memory",
         r"Free memory on device .{1,60} on startup is less than desired GPU memory utilization",
     ),
-    ("vLLM: cache blocks", r"No available memory for the cache blocks"),
+    (
+        "vLLM: cache blocks",
+        r"No available memory for the cache blocks|larger than the available KV cache memory",
+    ),
+    ("MindSpore", r"\bDevice ?\(id: ?\d{1,3}\) memory isn't enough"),
+    ("Amber", r"^Error: out of memory launching kernel k[A-Z]"),
     ("SGLang: memory pool", r"Not enough memory\. Please try to increase --mem-fraction-static"),
     ("ONNX Runtime: arena", r"Failed to allocate memory for requested buffer of size \d"),
 )
@@ -220,7 +225,7 @@ _SENTENCE = re.compile(r"[.;:!?>]\s")
 _ALONE = re.compile(r"\s{0,20}(?:[\w.]{0,100}\.|[\w.]{1,100}\([^)]{0,100}\):? ?)?\w{0,40}")
 """A name that stands alone, or after its module or the function that returned it."""
 _ERROR_WORD = re.compile(
-    r"(?i:error|fail|results? in|exception|fatal|abort|what\(\)|out of memory|\bstatus\b)"
+    r"(?i:error|fail|could not|results? in|exception|fatal|abort|what\(\)|out of memory|\bstatus\b)"
 )
 
 _BAD_INDEX = re.compile(

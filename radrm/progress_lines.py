@@ -100,6 +100,7 @@ class Finder:
         return _numbers({key: groups.get(key) for key in KEYS})
 
     def _usual(self, line: str) -> dict[str, float]:
+        line = _COLOUR.sub("", line)
         named = _named(line)
         found = _EPOCH.search(line) or _EPOCH_ALONE.search(line)
         epoch = None if found is None else (float(found[1]), float(found[2]) if found[2] else None)
@@ -132,14 +133,16 @@ _KERAS = re.compile(r"(?:^|\s)(\d{1,15})/(\d{1,15})\s{1,8}(?:[━─╸╺╶ ]{
 _EPOCH = re.compile(r"\bepoch\s{0,4}[:=\[]?\s{0,4}(\d{1,9})\s{0,4}/\s{0,4}(\d{1,9})", re.IGNORECASE)
 _EPOCH_ALONE = re.compile(r"^\W{0,40}epoch\s{0,4}[:#]?\s{0,4}(\d{1,9})()\W{0,40}$", re.IGNORECASE)
 _EPOCH_LABEL = re.compile(r"\bepoch\s{0,4}[:#\[]?\s{0,4}(\d{1,9})\b", re.IGNORECASE)
+_COLOUR = re.compile(r"\x1b\[[\d;]{0,20}m")
+"""Keras 3 colours its bars in files, too."""
 _DIGITS = re.compile(r"\d")
 _LABEL = 80
 """The last characters of a bar's label that count."""
 _NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)"
 _NAMED = re.compile(
     r"(?<![\w.])(?:['\"])?(global_step|step|iteration|iter|total_steps|max_steps|total|epoch"
-    rf"|train_loss|loss|work_done)(?:['\"])?\s{{0,4}}(?:[=:]|\s)\s{{0,4}}{_NUMBER}"
-    r"(?:\s{0,2}/\s{0,2}(\d{1,15}))?(?![\w.])",
+    rf"|train_loss|loss|work_done)(?:['\"])?\s{{0,4}}(?:[=:]|\s)\s{{0,8}}{_NUMBER}"
+    r"(?:\s{0,2}/\s{0,8}(\d{1,15}))?(?![\w.])",
     re.IGNORECASE,
 )
 _MEANS = {

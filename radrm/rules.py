@@ -75,7 +75,6 @@ from radrm.core.records import (
     Blame as Blame,
     Checkpoint as Checkpoint,
     Chip as Chip,
-    Counters as Counters,
     Dependency as Dependency,
     Device as Device,
     EarlySignal as EarlySignal,

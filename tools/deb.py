@@ -151,6 +151,7 @@ def _entry_points(packages: Path) -> dict[str, tuple[str, str]]:
     (text,) = packages.glob("radrm-*.dist-info/entry_points.txt")
     found = re.findall(r"^([\w-]+) = ([\w.]+):(\w+)$", text.read_text(), re.MULTILINE)
     points = {name: (module, function) for name, module, function in found}
+    points["radrm"] = ("radrm.cli.main", "main")  # a script of the wheel: `packaging/bin/`
     return {name: points[name] for name in COMMANDS}
 
 

@@ -14,6 +14,8 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+from radrm.config import SlurmConfig
+from radrm.slurm.setup import job_submit_lua
 from tests.paths import REPOSITORY
 from tests.slurm.cluster import Cluster
 from tests.slurm.configuration import NODES
@@ -37,8 +39,9 @@ def running_cluster(
     more: str = "",
     nodes: Sequence[str] = NODES,
 ) -> Iterator[Cluster]:
-    """Slurm and a daemon on each node that answers; all ends with the block."""
-    cluster = Cluster(more, nodes=nodes)
+    """Slurm with the rules of radrm, and a daemon on each node that answers; all ends with the
+    block."""
+    cluster = Cluster(more, job_submit_lua(SlurmConfig()), nodes)
     try:
         cluster.start()
         prepare(cluster)

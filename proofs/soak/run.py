@@ -314,7 +314,8 @@ class Soak:
             if each.pid not in known
             and each.parent not in self._own
             and not is_driver(each)
-            and not (each.parent == daemon and (is_worker(each) or is_forker(each)))
+            and not is_forker(each)
+            and not (each.parent == daemon and is_worker(each))
         ]
 
     # ------------------------------------------------------------- small matters

@@ -30,12 +30,12 @@ WrongUsage: Any = typer.BadParameter.__mro__[1]
 """The error that typer raises for a wrong command line: `UsageError` of its own click."""
 
 
-def in_one_line(error: Any) -> str:
-    """The command, the mistake and the next step; the help text if no argument was given."""
+def in_one_line(error: Any) -> str | None:
+    """The command, the mistake and the next step; None if no argument was given."""
     context = error.ctx
     command = context.command_path if context is not None else "radrm"
     if type(error).__name__ == "NoArgsIsHelpError":
-        return str(error.message)
+        return None
     step = f"; see {command} --help"
     option = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and option:

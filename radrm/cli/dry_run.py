@@ -5,13 +5,12 @@ Nothing is written and no job is made. The checks are those of a real submission
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 
 from radrm.client.preview import preview
 from radrm.client.submitting import remarks_on
-from radrm.errors import RadrmError, plain
+from radrm.client.text import print_json, say, warn
+from radrm.errors import RadrmError
 from radrm.jobfile.confirmation import understood
 from radrm.jobfile.sweeps import array_of
 
@@ -32,15 +31,14 @@ def show_dry_run(results: Sequence[dict[str, Any]], client: Client | None, as_js
     """
     documents = [preview(result, client) for result in results]
     if as_json:
-        print(json.dumps(documents, indent=2))
+        print_json(documents)
     for result, document in zip(results, documents, strict=True):
         if result["error"] is not None:
-            sys.stdout.flush()
-            print(f"radrm: {result['error']}", file=sys.stderr)
+            warn(result["error"])
         elif not as_json:
-            print(*_lines(result, document), sep="\n")
+            say(*_lines(result, document))
     if not as_json:
-        print(*_server(client), sep="\n")
+        say(*_server(client))
     return max((result["code"] for result in results), default=0)
 
 
@@ -54,13 +52,13 @@ def _lines(result: dict[str, Any], document: dict[str, Any]) -> Iterator[str]:
         many += f", {at_once} at once" if at_once is not None else ""
     gpus = document["gpus"]
     held = ", held" if job_file.options.hold else ""
-    yield plain(
+    yield (
         f"Would submit {document['name']}{many}, {gpus} GPU{'' if gpus == 1 else 's'}{asked}{held}"
     )
     for kind, text in remarks_on(result):
-        yield plain(f"  {kind}: {text}")
+        yield (f"  {kind}: {text}")
     if document["estimate_source"] not in (None, "declared"):
-        yield plain(f"  estimate: {_memory(document)} per GPU (from {document['estimate_source']})")
+        yield (f"  estimate: {_memory(document)} per GPU (from {document['estimate_source']})")
     before = -1
     for one in document["first"]:
         if one["index"] > before + 1:
@@ -68,7 +66,7 @@ def _lines(result: dict[str, Any], document: dict[str, Any]) -> Iterator[str]:
         before = one["index"]
         values = " ".join(f"{name}={value}" for name, value in one["params"].items())
         command = f": {shlex.join(one['command'])}" if one["command"] else ""
-        yield plain(f"  element {one['index']}  {values}{command}")
+        yield (f"  element {one['index']}  {values}{command}")
 
 
 def _memory(document: dict[str, Any]) -> str:
@@ -88,4 +86,4 @@ def _server(client: Client | None) -> Iterator[str]:
     except RadrmError:
         yield "Nothing was submitted."
         return
-    yield plain(f"Nothing was submitted. The server now: {now}")
+    yield (f"Nothing was submitted. The server now: {now}")

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import radrm
+from radrm.client.text import print_text
 from radrm.errors import UsageError
 from radrm.spellings import command_hint
 
@@ -37,7 +38,7 @@ def show(name: str, known: Collection[str]) -> None:
         raise UsageError(_unknown(name, found, known))
     text = page.read_text(encoding="utf-8")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        print(text, end="")
+        print_text(text)
         return
     from pydoc import pager
 

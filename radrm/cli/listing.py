@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -111,11 +113,13 @@ def of_group(name: str) -> tuple[str, ...]:
 
 
 def module_of(command: str) -> Any:
-    from importlib import import_module
-
     group = command.partition(" ")[0]
     if group in COMMANDS:
-        return import_module(f"radrm.cli.commands.{_SHARED.get(group, _python(group))}")
+        name = f"radrm.cli.commands.{_SHARED.get(group, _python(group))}"
+        __import__(name)  # `importlib` would take another millisecond
+        return sys.modules[name]
+    from importlib import import_module
+
     from radrm import wings
 
     return import_module(wings.commands()[group].module)
@@ -175,10 +179,14 @@ def _wrapped_topics() -> list[str]:
 
 def unknown(word: str) -> str:
     """One line about a first word that is no command."""
-    from radrm.spellings import command_hint, option_hint  # only a mistake needs it
+    from shutil import which  # only a mistake needs these
+
+    from radrm.spellings import command_hint, option_hint
 
     if word.startswith("-"):
         hint = option_hint(word, ("help", "version"))
         return f"radrm: unknown option {word}; {hint or 'see radrm --help'}"
     hint = command_hint(word, {**commands(), **ALIASES})
+    if hint is None and (which(word) is not None or word.endswith((".py", ".sh", ".rad"))):
+        hint = "to submit a program write: radrm submit -- python train.py"
     return f"radrm: unknown command {word}; {hint or 'see radrm --help'}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from radrm.errors import RadrmError, plain
+from radrm.client.text import print_text, say, warn
+from radrm.errors import RadrmError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def daemon() -> None:
 
 def _of_the_option_table() -> NoReturn:
     """`submit` and `run` read their arguments themselves."""
+    import gc
+
+    gc.disable()  # looking through what is imported takes a twentieth of a submission
     if sys.argv[1] == "submit":
         from radrm.cli.commands.submit import run
     else:
@@ -84,7 +88,7 @@ def _run(name: str) -> int:
 
 def _leave(code: int) -> NoReturn:
     """End at once. Python's own clean-up takes 3 ms, a tenth of the whole command."""
-    print(end="", flush=True)
+    sys.stdout.flush()
     os._exit(code)
 
 
@@ -99,11 +103,11 @@ def _no_command() -> int:
 
         return _leave(today())
     if word == "--version":
-        print(f"radrm {__version__}")
+        say(f"radrm {__version__}")
     elif word in (None, "--help", "-h", "help"):
-        print(overview(whole=word == "help"))
+        print_text(f"{overview(whole=word == 'help')}\n")
     else:
-        print(plain(unknown(word)), file=sys.stderr)
+        say(unknown(word), error=True)
         return EXIT_USAGE
     sys.stdout.flush()
     return 0 if word else EXIT_USAGE
@@ -118,8 +122,10 @@ def _by_typer() -> int:
     try:
         code = app(prog_name="radrm", standalone_mode=False)
     except WrongUsage as error:
-        text = in_one_line(error)
-        print(text, file=sys.stderr if text.startswith("radrm") else sys.stdout)
+        if (mistake := in_one_line(error)) is None:
+            print_text(f"{error.format_message()}\n")  # a group without a command: its help
+        else:
+            say(mistake, error=True)
         return EXIT_USAGE
     except typer.Abort:
         return EXIT_INTERRUPTED
@@ -135,9 +141,8 @@ def end(command: Callable[[], int]) -> NoReturn:
     try:
         sys.exit(command())
     except RadrmError as error:
-        # Made plain, because it may contain paths and names of other users.
         for line in error.lines:
-            print(f"radrm: {plain(line)}", file=sys.stderr)
+            warn(line)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -147,8 +152,8 @@ def end(command: Callable[[], int]) -> NoReturn:
     except OSError as error:
         _give_up_output()
         named = error.filename is not None  # else it is most likely a full disk below the output
-        what = plain(str(error.filename)) if named else "cannot write the output"
-        print(f"radrm: {what}: {error.strerror}", file=sys.stderr)
+        what = str(error.filename) if named else "cannot write the output"
+        warn(f"{what}: {error.strerror}")
         sys.exit(1)
 
 

@@ -6,8 +6,8 @@ import sys
 from itertools import groupby
 
 from radrm.client.connection import Client, command_jobs, every_job
-from radrm.client.text import label, print_json, warn
-from radrm.errors import UsageError, plain
+from radrm.client.text import label, print_json, say, warn
+from radrm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run_on_jobs(
     results = command_jobs(command, jobs, **choice, **(more or {}))
     code = show_results(results, describe, as_json)
     if not results and not as_json:
-        print(plain(f"No such jobs: {_chosen(choice)}."))
+        say(f"No such jobs: {_chosen(choice)}.")
     return code
 
 
@@ -68,7 +68,7 @@ def run_and_wait(
     from radrm.client.follow import Patient  # most commands follow nothing
 
     with Client() as client:
-        patient = Patient(client, lambda text: print(f"radrm: {text}", file=sys.stderr))
+        patient = Patient(client, warn)
         befores = {d["id"]: d for d in every_job(client.ask, jobs=list(jobs))}
         results = client.ask(command, jobs=list(jobs), **words)
         asked = [i for i, each in enumerate(results) if each["error"] is None and not no_wait]
@@ -96,7 +96,7 @@ def show_results(results: Sequence[Document], describe: Describe, as_json: bool)
             warn(group[0]["error"])
         elif not as_json:
             last = f" ... {label(group[-1])}, {len(group)} in all" if len(group) > 1 else ""
-            print(plain(describe(group[0])) + plain(last))
+            say(describe(group[0]) + last)
     return 1 if any(result["error"] is not None for result in results) else 0
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from radrm.client.connection import every_job
 from radrm.client.follow import ASK_S, pause
-from radrm.client.text import FINAL, WAITING, label
-from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable, plain
+from radrm.client.text import FINAL, WAITING, label, warn
+from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +84,8 @@ def tell_failures(documents: list[dict[str, Any]]) -> None:
     for document in documents:
         if document["state"] != "COMPLETED":
             why = f": {document['reason']}" if document["reason"] else ""
-            line = f"radrm: job {document['label']} ({document['name']}) {document['state']}{why}"
-            print(plain(line), file=sys.stderr)
+            line = f"job {document['label']} ({document['name']}) {document['state']}{why}"
+            warn(line)
 
 
 _FIRST_PAUSE_S = 0.05

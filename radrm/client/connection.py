@@ -9,12 +9,12 @@ is seen before the next request, which then gets a new connection and no error.
 
 from __future__ import annotations
 
-import json
 import os
 
 from radrm.client.text import LIVE
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError
 from radrm.host.storage.paths import Paths, client_paths, prepare, servers_own
+from radrm.light_json import decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class Client:
         self.connect()
         answer = None
         try:
-            line = self._exchange(json.dumps({"op": op, **words}).encode("ascii") + b"\n")
-            answer = json.loads(line) if line else None
+            line = self._exchange(encode({"op": op, **words}).encode("ascii") + b"\n")
+            answer = decode(line) if line else None
         except (OSError, ValueError):
             pass
         finally:

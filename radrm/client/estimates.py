@@ -38,18 +38,21 @@ RUN = frozenset({"auto", SCRIPT})
 
 
 class Asked(Struct, frozen=True):
-    """A job file as estimators see it."""
+    """A job file as estimators see it. `device_mib`: the memory of the largest GPU of the server
+    here; None without a daemon."""
 
     file: str
     options: Options
     job: Description
     notes: tuple[str, ...] = ()
+    device_mib: int | None = None
 
 
 class Learned(Struct, frozen=True):
     """What a daemon has learned; empty if no daemon answers."""
 
     device_kind: str | None = None
+    device_mib: int | None = None
     driver: str | None = None
     contexts: dict[str, float] = field(default_factory=dict)
     same: tuple[PastRun, ...] = ()
@@ -116,7 +119,7 @@ def with_history(asked: Asked, mark: str, client: Client | None = None) -> Asked
         recent_runs=found.recent,
         profile=found.profile,
     )
-    return replace(asked, job=job)
+    return replace(asked, job=job, device_mib=found.device_mib)
 
 
 def learned(mark: str | None, name: str | None = None, client: Client | None = None) -> Learned:
@@ -192,6 +195,7 @@ def to_trace(
 
 def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
     """The job with its trace, or with a note on why there is none."""
+    request = replace(request, device_mib=asked.device_mib)
     try:
         events = trace(request, config.estimation, own=True)
     except NotTraced as error:

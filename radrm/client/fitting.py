@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from radrm.client.connection import Client
 from radrm.client.estimates import Asked, Traceable, answer, memory_of, traced
 from radrm.config import Config
-from radrm.errors import RadrmError
 from radrm.host.estimation.asking import SCRIPT
 from radrm.host.estimation.tracing import TraceRequest
 from radrm.host.storage.sources import text_of
@@ -63,23 +61,13 @@ class Fit(Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-def room_mib(client: Client | None = None) -> int | None:
-    """The memory of the largest GPU of the server here; None without a daemon."""
-    try:
-        with client or Client() as asked:
-            return max((int(gpu["total_mib"]) for gpu in asked.ask("gpus")), default=None)
-    except (RadrmError, KeyError, TypeError, ValueError):
-        return None
-
-
-def fitted(
-    asked: Asked, ways: Traceable, config: Config, room: int | None, say: Callable[[str], None]
-) -> Fit | None:
+def fitted(asked: Asked, ways: Traceable, config: Config, say: Callable[[str], None]) -> Fit | None:
     """How a traced command would fit. None: it fits, or nothing is known.
 
     `say` is called with a line about each trace before it starts.
     """
     request, found = ways.command, memory_of(answer(asked, config, SCRIPT))
+    room = asked.device_mib
     if request is None or found is None or room is None or found.value <= room:
         return None
 

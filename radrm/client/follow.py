@@ -15,7 +15,7 @@ import time
 from radrm.client.connection import every_job
 from radrm.client.tail import Tail, owner_of, written_s
 from radrm.client.text import FINAL, LIVE, WAITING, label
-from radrm.errors import Refused, Unreachable, plain
+from radrm.errors import Refused, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class LogFollower:
                 what = "it started" if number == 1 else f"it had an attempt {number}"
                 raise Refused(f"job {label(job)} ended before {what} ({_end(job)})")
             if not told_user:
-                reason = plain(job["reason"] or "").rstrip(".")
+                reason = (job["reason"] or "").rstrip(".")
                 why = f": {reason}" if reason else ""
                 self._say(f"job {label(job)} is {job['state']}{why}; waiting for its start")
                 told_user = True
@@ -240,7 +240,7 @@ class LogFollower:
         told_user = False
         while (job := self._job())["attempts"] <= number and job["state"] not in FINAL:
             if not told_user and job["state"] in WAITING:
-                reason = plain(job["reason"] or "").rstrip(".")
+                reason = (job["reason"] or "").rstrip(".")
                 why = f": {reason}" if reason else ""
                 self._say(f"attempt {number} has ended, the job is {job['state']}{why}")
                 told_user = True
@@ -429,7 +429,7 @@ class _Prefixed(AttemptLogs):
 
 
 def _end(job: Document) -> str:
-    reason = plain(job["reason"] or "")
+    reason = job["reason"] or ""
     return f"{job['state']}: {reason}" if reason else str(job["state"])
 
 

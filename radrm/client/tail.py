@@ -158,14 +158,12 @@ def open_log(path: str, uid: int) -> int | None:
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise Refused(
-                f"the log {plain(path)} is not a regular file, so there is nothing to read"
-            )
+            raise Refused(f"the log {path} is not a regular file, so there is nothing to read")
         if uid not in (found.st_uid, os.geteuid()):
             ran_it = _name(uid)
             raise Refused(
                 f"the log of a job of {ran_it} leads to a file of {_name(found.st_uid)}, so it is "
-                f"not shown: {plain(path)}; ask {ran_it} where the job's log is"
+                f"not shown: {path}; ask {ran_it} where the job's log is"
             )
         # Through the handle, so that the file that was checked is the file that is opened.
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
@@ -185,7 +183,7 @@ def _name(uid: int) -> str:
 
 
 def _unreadable(path: str, error: OSError) -> Refused:
-    return Refused(f"cannot read the log {plain(path)}: {error.strerror}")
+    return Refused(f"cannot read the log {path}: {error.strerror}")
 
 
 def _start_of_last(fd: int, lines: int) -> int:

@@ -1,8 +1,11 @@
-"""Text and JSON for people and programs, without rich. Light to import."""
+"""All that a command prints, without rich: lines for people, texts of radrm, JSON. Light to import.
+
+Text of users (names, paths, reasons, what other programs said) reaches a terminal by `say`, `warn`
+and `cli/show/styled.py` alone, and each makes it plain. `print` is refused by the linter.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 
 from radrm.errors import plain
@@ -27,15 +30,31 @@ _LONG = 1000
 
 
 def print_json(document: Any) -> None:
+    import json  # other commands need none of it
+
     if isinstance(document, list) and len(document) >= _LONG:
-        print("[", ",\n".join(map(json.dumps, document)), "]", sep="\n")
+        print_text("[\n" + ",\n".join(map(json.dumps, document)) + "\n]\n")
     else:
-        print(json.dumps(document, indent=2))
+        print_text(json.dumps(document, indent=2) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print a text of radrm itself as it is: a help, a configuration, JSON, words of completion."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def say(*lines: str, error: bool = False) -> None:
+    """Print lines for people, on standard output or standard error. No text in them can move the
+    cursor or begin another line."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write("".join(f"{plain(line)}\n" for line in lines))
+    stream.flush()
 
 
 def warn(text: str) -> None:
-    """Print one line for people on standard error."""
-    print(f"radrm: {plain(text)}", file=sys.stderr, flush=True)
+    """Print one line about what radrm does, on standard error."""
+    say(f"radrm: {text}", error=True)
 
 
 def my_name() -> str:

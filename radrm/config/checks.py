@@ -109,9 +109,10 @@ def _unused_tables(config: Config) -> list[str]:
     """Return one line for each table of a policy or an order that `auto` does not choose."""
     meant, found = resolved(config), []
     tables_of = {meant.policy, *([SHARING] if meant.policy == PUBLISHED.policy else [])}
+    turns = meant.order == "smallest-work"  # its users take turns by the weights of `fair`
     for key, tables, used in (
         ("policy", config.policies, tables_of),
-        ("order", config.orders, {meant.order}),
+        ("order", config.orders, {meant.order, "fair"} if turns else {meant.order}),
     ):
         if getattr(config, key) == AUTO:
             for name in tables.keys() - used:

@@ -127,6 +127,7 @@ class ReadingsConfig:
 
     source: str = setting("auto", v.choice("auto", "nvml", "nvidia-smi"))
     """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works.
+    `nvidia-smi` reads no MIG instances, and no GPU that uses the server's memory.
 
     Who finds that one of the two does not work on this server."""
     smact: str = setting("auto", v.choice("auto", "gpm", "dcgm", "dcgm-exporter", "utilization"))

@@ -258,7 +258,8 @@ class AttemptEnded(AttemptEvent, frozen=True, kw_only=True):
     `saved_since_asked`: a file in its checkpoint folder is newer than the last request to save.
     `host_oom`: the role of a task that died at the job's limit of host memory; None: none did.
     `hint`: what its output says that its user can change. `passes`: why a failure lies with the
-    GPU's MPS server or driver, and can be over soon; None: it does not, as far as is known.
+    GPU's MPS server or driver, or with the file system of its user, and can be over soon; None: it
+    does not, as far as is known.
     `beside`: no, with another process on the GPU, if there was one.
     `fault`: that was a fault of the server, which one of its clients caused; nobody knows which.
     `left`: what still ran when the main process had ended, and was ended; None: nothing.

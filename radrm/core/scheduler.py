@@ -253,6 +253,12 @@ class Scheduler:
         names = {ledger.device.name for ledger in self.state.ledgers.values()}
         return names.pop() if len(names) == 1 else None
 
+    def device_mib(self) -> int | None:
+        """Return the memory of the largest device; None without devices."""
+        return max(
+            (ledger.device.total_mib for ledger in self.state.ledgers.values()), default=None
+        )
+
     def chips(self) -> tuple[Chip, ...]:
         """Return the kinds of GPU that are here and whose SMs are known."""
         found = (ledger.device.chip for ledger in self.state.ledgers.values())

@@ -78,7 +78,7 @@ class DeviceSnapshot(Struct, frozen=True):
 
     device: Device
     vanished: bool
-    """It is no longer listed, but attempts are still on it."""
+    """It is no longer listed. It may return, or attempts are still on it."""
     drained: str | None
     """Why it is drained; None if it is not."""
     reading: Reading | None
@@ -211,7 +211,6 @@ class StateData(Struct, frozen=True):
     waiting: tuple[int, ...]
     ledgers: tuple[LedgerData, ...]
     listed: tuple[str, ...]
-    absent: tuple[Device, ...]
     out_of_service: dict[str, str]
     never_idle: dict[str, str]
     nodes: tuple[Node, ...]
@@ -233,7 +232,6 @@ def state_data(state: State) -> StateData:
         waiting=tuple(_in_order(state.waiting)),
         ledgers=tuple(ledger_data(each) for each in state.ledgers.values()),
         listed=tuple(device.uuid for device in state.listed),
-        absent=tuple(state.absent.values()),
         out_of_service=state.out_of_service.copy(),
         never_idle=state.never_idle.copy(),
         nodes=tuple(state.nodes.known()) if state.nodes.uses() else (),
@@ -268,7 +266,6 @@ def state_of(data: StateData, order: Order) -> State:
         state.ledgers[each.device.uuid] = ledger
         for reservation in ledger.reserved.planned.values():
             state.planned.put(reservation)
-    state.absent.update((device.uuid, device) for device in data.absent)
     state.out_of_service.update(data.out_of_service)
     state.never_idle.update(data.never_idle)
     state.listed = [state.ledgers[uuid].device for uuid in data.listed]

@@ -107,7 +107,6 @@ def _out_of_service(state: State, idle: bool) -> Sequence[str]:
     """
     why_not = {**(state.never_idle if idle else {}), **state.out_of_service}
     found = [(state.ledgers[uuid].device, why) for uuid, why in why_not.items()]
-    found += [(device, "it has vanished") for device in state.absent.values()]
     found.sort(key=lambda item: (item[0].node, item[0].index))
     shown = [f"GPU {device.index}: {why}" for device, why in found[:_SHOWN]]
     return shown + [f"and {len(found) - _SHOWN} more"] * (len(found) > _SHOWN)

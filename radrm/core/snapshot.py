@@ -204,7 +204,7 @@ class Snapshot:
 
     @property
     def devices(self) -> tuple[DeviceSnapshot, ...]:
-        """The devices that are listed or have attempts, by node and index."""
+        """The devices, also vanished ones that may return, by node and index."""
         if self._in_order is None:
             found = (self.device(uuid) for uuid in tuple(self._ledgers))
             known = (device for device in found if device is not None)

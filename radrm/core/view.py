@@ -192,7 +192,7 @@ class View:
         return tuple(self._state.listed)
 
     def every_device(self) -> tuple[DeviceSnapshot, ...]:
-        """Return what is known of each device, also of one that has vanished under its jobs."""
+        """Return what is known of each device, also of one that has vanished."""
         settings = self._state.settings
         return in_order(device_snapshot(each, settings) for each in self._state.ledgers.values())
 
@@ -221,7 +221,7 @@ class View:
         if len(of_user) <= (uid in of_user):
             return False
         tried = sum(ledger.trial(uid) is not None for ledger in state.ledgers.values())
-        return tried >= max(1, len(state.ledgers) // 2)
+        return tried >= max(1, len(state.listed) // 2)
 
     # ------------------------------------------------------------- room over time
 

@@ -209,6 +209,8 @@ class Ends:
             return events
         if isinstance(found, Ended):
             passes, fault = self._failures.judge(attempt, found)
+            if found.try_later and job.outer is None:  # else Slurm runs it again
+                passes = found.never_started
             oom, told = self._judge_memory(job, attempt, found)
             ended: ev.Event = ev.AttemptEnded(
                 at=now,
@@ -264,9 +266,12 @@ class Ends:
     def _hint(self, attempt: Attempt, found: Ended) -> str | None:
         """Return what its user can change, if its last words tell."""
         told = next(filter(None, (hint(found.exit, t) for t in found.tails)), None)
+        if told is None and found.no_room and not found.exit.ok:
+            return _NO_ROOM
         return told or hidden(found.exit, found.tails, found.redirected)
 
 
+_NO_ROOM = "the disk of its log is full; free some space there, and requeue it"
 _SHARED = (
     "other jobs write to the same log, so radrm cannot tell whether this one ran out of GPU "
     "memory; give each job its own log, as with --output=%x.%j.out"

@@ -1,8 +1,9 @@
 """Decisions are saved, then acted on; what equal earlier runs say is learned.
 
 Theory of operation. Invariant: an action is carried out only after its decision is on disk.
-While a decision cannot be saved (a full disk), later events wait and are not stepped through. The
-result of an action is a new event; it takes the same path, until no event is left.
+(A reading changes nothing: the devices are read meanwhile.) While a decision cannot be saved (a
+full disk), later events wait and are not stepped through. The result of an action is a new event;
+it takes the same path, until no event is left.
 
 Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
 and a client need not wait until it has started. Any other action about such an attempt has the
@@ -190,6 +191,7 @@ class Decisions:
         self.broken, began_s = True, self.counts.tick()
         decisions = [self._scheduler.step(event) for event in events]
         self.broken = False
+        self._effects.begin_readings(decisions)
         self.wake_at = decisions[-1].wake_at
         for line in (line for decision in decisions for line in decision.log_lines):
             log.error("%s", line)
@@ -234,7 +236,9 @@ class Decisions:
         return True
 
     def _act(self, action: act.Action) -> None:
-        """Carry out an action, or note a launch."""
+        """Carry out an action, or note a launch. Readings have begun before it was saved."""
+        if isinstance(action, act.TakeReadings):
+            return
         if isinstance(action, act.Launch):
             self._launches.append(action)
             return

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
 
 from radrm.config import Config
 from radrm.core.events import Event
-from radrm.core.records import Device
 from radrm.daemon.monitor import Monitor
 from radrm.errors import DeviceError, UsageError
 from radrm.host.clock import Clock
-from radrm.host.gpus.memory_caps import CappedGpus, MemoryCaps, nvml_caps, why_never
-from radrm.host.gpus.readings import open_served, served
+from radrm.host.gpus.memory_caps import MemoryCaps, nvml_caps, why_never
+from radrm.host.gpus.readings import Readings, open_served, served
 from radrm.host.gpus.source import GpuSource, OwnerOf
 from radrm.host.isolation import Isolation
 from radrm.host.isolation import find as find_isolation
 from radrm.host.mps.interface import DaemonHooks, Mps
-from radrm.host.mps.service import EnabledOnly, MpsGpus, MpsService, SimulatedMps
+from radrm.host.mps.service import MpsService, SimulatedMps
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.paths import Paths
 
 SHORTEST_INTERVAL_S = 0.1
 """Fewest real seconds between two rounds of readings, at any speed of the clock."""
-
-
-class Listens(Protocol):
-    """What is asked of the loop."""
-
-    def read_soon(self) -> None: ...
-
-    def devices_seen(self, devices: tuple[Device, ...]) -> None: ...
 
 
 class Devices(Struct, frozen=True):
@@ -65,16 +55,15 @@ class Devices(Struct, frozen=True):
             *(self.source, self.clock, owner_of, post, self.interval_s, self.renew, self.asked_s)
         )
 
-    def begin(self, listener: Listens, owner_of: OwnerOf, grace_s: float) -> None:
-        """Start MPS, whose control daemons tell the loop what changes."""
+    def begin(self, read_soon: Callable[[], None], owner_of: OwnerOf, grace_s: float) -> None:
+        """Start MPS, whose control daemons ask for a reading when something changes."""
         if self.mps is not None:
-            hooks = DaemonHooks(owner_of, listener.read_soon, listener.devices_seen, grace_s)
-            self.mps.begin(hooks)
+            self.mps.begin(DaemonHooks(owner_of, read_soon, grace_s))
 
     def close(self, ends_mps: bool) -> None:
         """`ends_mps`: the control daemons are this daemon's, and end with it."""
         if self.mps is not None and ends_mps:
-            self.mps.close()
+            self.mps.leave()
         self.source.close()
 
 
@@ -84,15 +73,13 @@ def find_devices(
     """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
     if gpus is not None:
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
-        source = served(
-            SimulatedGpus(driver.socket, mps=config.mps.enabled),
-            config.gpus,
-        )
+        simulated = SimulatedMps(paths.run, config.mps) if config.mps.enabled else None
+        source = served(Readings(SimulatedGpus(driver.socket)), config.gpus)
         return Devices(
-            source=EnabledOnly(source, config.mps) if config.mps.only else source,
+            source=source if simulated is None else source.then(simulated),
             clock=driver.clock,
             environment={"RADRM_SIMULATED_GPUS": str(driver.socket)},
-            mps=SimulatedMps(paths.run, config.mps) if config.mps.enabled else None,
+            mps=simulated,
             description=gpus,
             asked_s=config.readings.interval_s,
             is_simulated=True,
@@ -101,27 +88,23 @@ def find_devices(
     if time_scale != 1.0:
         raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:4xA100-40GB")
     try:
-        gpus_here = open_served(config)
+        source = open_served(config)
     except DeviceError as error:
         raise DeviceError(
             f"no NVIDIA GPU can be used: {error}; "
             "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
         ) from error
     mps = MpsService(config.mps, paths.run)
-    caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, gpus_here.name))
-
-    def around(source: GpuSource) -> GpuSource:
-        return CappedGpus(MpsGpus(source, mps), caps)
-
+    caps = MemoryCaps(nvml_caps(), why_never(config.gpus.memory_caps, source.name))
     return Devices(
-        source=around(gpus_here),
+        source=source.then(mps, caps),
         clock=Clock(),
         environment={},
         mps=mps,
-        description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
+        description="NVML" if source.name == "nvml" else source.name,
         asked_s=config.readings.interval_s,
         is_simulated=False,
         isolation=find_isolation(config.gpus.isolate, uid),
-        renew=lambda: around(open_served(config)),
+        renew=lambda: open_served(config).then(mps, caps),
         caps=caps,
     )

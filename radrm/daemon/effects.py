@@ -84,7 +84,6 @@ class Effects:
             act.ApplyShares: self._apply_shares,
             act.RaiseCaps: self.capping.raise_caps,
             act.EstimateJob: self._estimate,
-            act.TakeReadings: self._take_readings,
             act.Think: self._think,
         }
 
@@ -128,6 +127,13 @@ class Effects:
             return self.carry_out(action)
         finally:
             self._waited.discard(action.serial)
+
+    def begin_readings(self, decisions: Iterable[Decision]) -> None:
+        """Have the devices read if one of these decisions asks for it. That changes nothing, so it
+        needs no saved decision: the devices are read while it is saved."""
+        actions = (action for decision in decisions for action in decision.actions)
+        if any(isinstance(action, act.TakeReadings) for action in actions):
+            self._read_soon()
 
     def delayed(self) -> ev.Event:
         """Return the event that says that the actions to come have waited for the store."""
@@ -290,9 +296,6 @@ class Effects:
 
     def _estimate(self, action: act.EstimateJob) -> None:
         self._estimation.begin(self._job(action.job_id))
-
-    def _take_readings(self, _: act.TakeReadings) -> None:
-        self._read_soon()
 
     def _think(self, action: act.Think) -> None:
         limit_s = self._clock.real_s(action.limit_s)

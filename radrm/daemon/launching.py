@@ -27,6 +27,7 @@ from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
 from radrm.daemon.progress import Reports
 from radrm.daemon.slurm_variables import COMMANDS, login_shell, slurm_variables
+from radrm.estimators.memory import LAZY_CONTEXT_MIB, LAZY_KERNELS_MIB
 from radrm.host import isolation as bpf
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
@@ -59,11 +60,13 @@ _DEVICE_VARIABLES = frozenset(
 )
 # These belong to the service that submitted (a notebook server, for one), not to its jobs.
 _OF_THE_SUBMITTER = _DEVICE_VARIABLES | frozenset(VARIABLES)
+_PREALLOCATES = "XLA_PYTHON_CLIENT_PREALLOCATE"
 # Frameworks that take the whole GPU prevent sharing. A job that sets these keeps its values.
 _SHARING_VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    _PREALLOCATES: "false",
 }
+_XLA_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
 # The kernel limits CPU time, and a job still sees every CPU of the server. A program that starts a
 # thread for each would spend its time in being stopped. A job that sets these keeps its values.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "PYTHON_CPU_COUNT")
@@ -234,6 +237,8 @@ def job_environment(
     if environment.get(MARK) == "1":
         own |= _as_slurm(action, job, submitted, options, devices, site)
     chosen = dict(options.env)
+    if action.shared:
+        own |= _xla_fraction(environment | own | chosen, placement.shares, devices)
     environment |= own | chosen
     parameters = {k: v for k, v in chosen.items() if k.startswith(PARAM_VARIABLE)}
     rest = {k: v for k, v in (added | own).items() if k not in chosen}
@@ -244,6 +249,27 @@ def job_environment(
     environment["PATH"] = _with_last(path, _folder_of_programs())
     environment["PYTHONPATH"] = _with_last(environment.get("PYTHONPATH", ""), _IN_JOBS)
     return environment
+
+
+def _xla_fraction(
+    environment: Mapping[str, str], shares: Iterable[Share], devices: Iterable[Device]
+) -> dict[str, str]:
+    """The part of its GPUs that a job of JAX takes at its start: what is reserved, without the
+    context. JAX itself would take three quarters, and as much of that as is free.
+
+    Nothing for a job that does not insist on preallocation, or says how much it takes.
+    """
+    asks = environment.get(_PREALLOCATES, "") not in ("", "false", "False", "0")
+    if not asks or any(environment.get(name) for name in _XLA_FRACTIONS):
+        return {}
+    total = {device.uuid: device.total_mib for device in devices}
+    context = LAZY_CONTEXT_MIB + LAZY_KERNELS_MIB
+    parts = [
+        (share.reserved_mib - context) / total[share.device]
+        for share in shares
+        if share.device in total
+    ]
+    return {_XLA_FRACTIONS[0]: f"{max(min(parts), 0.01):.3f}"} if parts else {}
 
 
 def _with_last(path: str, folder: str) -> str:
@@ -361,7 +387,7 @@ def _device_variables(
         "RADRM_CPU_LIST": "" if bound is None else listed(bound),
     }
     if access is not None:
-        found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
+        found |= client_environment(access, len(uuids), cap_mib, placement.sm_fraction)
     elif site.mps is not None and devices and site.mps.empty_pipes is not None:
         found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return found
@@ -377,7 +403,7 @@ def _by_index(devices: Sequence[Device], access: Access | None, isolated: bool) 
     counted = sorted({device.index for device in devices})
     numbers = {d.uuid: counted.index(d.index) if isolated else d.index for d in devices}
     if access is not None:
-        numbers |= access.ordinals
+        numbers = {device.uuid: place for place, device in enumerate(devices)}
     return [d.uuid if d.kind is DeviceKind.MIG else str(numbers[d.uuid]) for d in devices]
 
 
@@ -392,7 +418,7 @@ def _folder_of_programs() -> str:
 
 
 def client_environment(
-    access: Access, uuids: Sequence[str], cap_mib: int | None, sm_fraction: float | None = None
+    access: Access, gpus: int, cap_mib: int | None, sm_fraction: float | None = None
 ) -> dict[str, str]:
     """The variables that make processes MPS clients. The cap is per process and device.
 
@@ -407,7 +433,7 @@ def client_environment(
     if percentages:
         environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(percentages))
     if cap_mib is not None:
-        limits = [f"{access.ordinals[uuid]}={cap_mib}M" for uuid in uuids]
+        limits = [f"{number}={cap_mib}M" for number in range(gpus)]
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return environment
 

@@ -27,7 +27,6 @@ import inotify_simple
 
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
-from radrm.core.records import Device
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import Effects, ServerReady
@@ -189,10 +188,6 @@ class Loop:
         """Read the devices at once, because something about them has changed."""
         self._monitor.read_soon()
 
-    def devices_seen(self, devices: tuple[Device, ...]) -> None:
-        """Post the devices as they are now to the scheduler."""
-        self.post(ev.DevicesSeen(at=self.clock.now(), devices=devices))
-
     # ------------------------------------------------------------- for requests and intake
 
     def acknowledge(self, uuid: str) -> None:
@@ -339,21 +334,22 @@ class Loop:
         if self._reload and not self.unsaved:
             self._reload = False
             self._start_anew()
+        # Before the requests: the client of a new envelope asks for its id while it is stored, and
+        # is answered before the job is launched.
+        if arrived or self.clock.now().boot_s >= self._rescan_at:
+            self.scan()
         # Drain only what is queued now, so that a busy client cannot starve events.
         for news in self._inbox.queued():
             self._take(news)
         self._turns.run()
         self._decisions.launch()
         now = self.clock.now()
-        if arrived or now.boot_s >= self._rescan_at:
-            self.scan()
         node = self.parts.attempts.node.changed() if not self.unsaved else None
         if node is not None:
             self.process([ev.NodesSeen(at=now, nodes=(node,))])
         if now.boot_s >= self._count_at and not self.unsaved:
             self._count_at = now.boot_s + self.parts.attempts.count_every_s
             self.process(self._attempts.used())
-        self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])

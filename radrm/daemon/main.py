@@ -96,7 +96,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         if hung_up():
             loop.reload_soon()
         try:
-            parts.devices.begin(loop, parts.attempts.launcher.owner_of, parts.attempts.site.grace_s)
+            attempts = parts.attempts
+            parts.devices.begin(loop.read_soon, attempts.launcher.owner_of, attempts.site.grace_s)
             answers.start(loop, first.devices)
             parts.estimates.begin()
             loop.run(first)

@@ -1,10 +1,10 @@
 """Read the devices in a thread, regularly and on request, and watch that thread.
 
-Theory of operation. The reading thread may hang in the driver, or die. The watcher then posts
-error readings within 5 s, so that the devices take no new job. The result of a late call is out
-of date and is dropped. A thread that does not return is given up: another thread starts with a
-source of its own, which takes over what the old source knew. The loop's thread restarts a dead
-watcher. Nothing here is stored; a restart lists and reads all devices again.
+Theory of operation. The reading thread may hang in the driver. The watcher then posts error
+readings within 5 s, so that the devices take no new job. The result of a late call is out of date
+and is dropped. A thread that does not return is given up: another thread starts with a source of
+its own, which takes over what the old source knew. No error ends one of these threads. Nothing here
+is stored; a restart lists and reads all devices again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
+from radrm.core.units import gpus_named
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
 from radrm.host.gpus.source import GpuSource, OwnerOf
@@ -66,14 +67,13 @@ class Monitor:
         self._renew = renew
         self._reader = _Reader(self, lambda: source)
         self._given_up: list[_Reader] = []
-        self._logged: str | None = None
-        self._begun = False
+        self._troubles: dict[str, str] = {}
+        """Why a device takes no new job, as the log has said it, by UUID."""
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
 
     def start(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
-        self._begun = True
         self._reader.thread.start()
         self._watcher.start()
 
@@ -88,19 +88,12 @@ class Monitor:
             source.acknowledge(uuid)
             self.read_soon()
 
-    def ensure_alive(self) -> None:
-        """Start the watching thread again if it has died."""
-        if self._begun and not self._stopping.is_set() and not self._watcher.is_alive():
-            log.error("the thread that watches the readings has died and is started again")
-            self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
-            self._watcher.start()
-
     def stop(self) -> None:
         """End the threads and close the source. A thread that hangs ends with the process."""
         self._stopping.set()
         self._reader.over.set()
         self.wanted.set()
-        if self._begun:
+        if self._reader.thread.is_alive():
             self._reader.thread.join(STOP_LIMIT_S)
         self._close(self._reader).join(STOP_LIMIT_S)
 
@@ -108,15 +101,14 @@ class Monitor:
 
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
-            self.look(time.monotonic())
+            try:
+                self.look(time.monotonic())
+            except Exception:
+                log.exception("the reading thread cannot be looked at")
 
     def look(self, now_s: float) -> None:
         """Check the reading thread; `now_s` is real time on the monotonic clock."""
         reader = self._reader
-        if not reader.thread.is_alive():
-            log.error("the reading thread has died and is started again")
-            self._replace(reader.open_again)
-            return
         since_s = reader.busy_since_s
         busy_s = now_s - since_s if since_s is not None else 0.0
         if busy_s < HANG_S:
@@ -124,25 +116,22 @@ class Monitor:
         cause = f"the driver has not answered for {busy_s:.0f} s"
         if not reader.late:
             reader.late = True
-            self.log_error("the driver does not answer")
+            self.log_troubles({d.uuid: "the driver does not answer" for d in self.devices})
         at = self.clock.now()
         errors = tuple(Reading(device=d.uuid, at=at, error=cause) for d in self.devices)
         self.post(ReadingsTaken(at=at, readings=errors))
         self._given_up = [other for other in self._given_up if other.thread.is_alive()]
         if busy_s >= GIVE_UP_S and self._renew and len(self._given_up) < MOST_GIVEN_UP:
             log.error("the driver has not answered for %.0f s; asking anew", busy_s)
-            self._given_up.append(reader)
-            self._close(reader)
-            self._replace(self._renew, reader)
+            self._give_up(reader, self._renew)
 
-    def _replace(
-        self, open_source: Callable[[], GpuSource], given_up: _Reader | None = None
-    ) -> None:
-        """Start another thread; its source takes over what that of `given_up` knew."""
-        self._reader.over.set()
-        self._reader = _Reader(self, open_source, first=False)
-        if given_up is not None:
-            self._reader.before = given_up.source or given_up.before
+    def _give_up(self, reader: _Reader, renew: Callable[[], GpuSource]) -> None:
+        """Start another thread; its source takes over what that of `reader` knew."""
+        self._given_up.append(reader)
+        self._close(reader)
+        reader.over.set()
+        self._reader = _Reader(self, renew, first=False)
+        self._reader.before = reader.source or reader.before
         self._reader.thread.start()
 
     def _close(self, reader: _Reader) -> threading.Thread:
@@ -158,14 +147,30 @@ class Monitor:
         """Return the number of rounds in this time."""
         return max(1, round(seconds / self._round_s))
 
-    def log_error(self, cause: str | None) -> None:
-        """Log an error once when it begins, and once when it is over."""
-        if cause != self._logged:
-            if cause is not None:
-                log.error("the devices cannot be read: %s", cause)
-            else:
-                log.info("the devices can be read again")
-            self._logged = cause
+    def log_troubles(self, troubles: Mapping[str, str]) -> None:
+        """Log which devices take no new job since now, and which are well again, each once."""
+        new = {uuid: why for uuid, why in troubles.items() if self._troubles.get(uuid) != why}
+        well = [uuid for uuid in self._troubles if uuid not in troubles]
+        self._troubles = dict(troubles)
+        for why in dict.fromkeys(new.values()):
+            named = self._named(uuid for uuid, its in new.items() if its == why)
+            log.error("%s: takes no new job: %s", named, why)
+        if named := self._named(well):
+            log.info("%s: can be used again", named)
+
+    def log_listing(self, devices: Sequence[Device]) -> None:
+        """Log which devices have vanished, and which are new."""
+        before, now = ({d.uuid: d for d in some} for some in (self.devices, devices))
+        for device in (d for uuid, d in before.items() if uuid not in now):
+            log.error("%s has vanished; see what nvidia-smi -L lists", _described(device))
+        for device in (d for uuid, d in now.items() if uuid not in before):
+            log.info("%s is new", _described(device))
+
+    def _named(self, uuids: Iterable[str]) -> str:
+        """Return `GPU 0-3` for those of these devices that are listed; "" for none."""
+        wanted = set(uuids)
+        found = [d.index for d in self.devices if d.uuid in wanted]
+        return gpus_named(found) if found else ""
 
 
 class _Reader:
@@ -187,10 +192,6 @@ class _Reader:
         self.busy_since_s: float | None = None
         """When the current call of the source began (real, monotonic); None between calls."""
         self.thread = threading.Thread(target=self._run, name="monitor", daemon=True)
-
-    def open_again(self) -> GpuSource:
-        """The source of this reader, for the reader that replaces it."""
-        return self.source if self.source is not None else self._opened()
 
     def _opened(self) -> GpuSource:
         source = self._open()
@@ -237,7 +238,8 @@ class _Reader:
                 Reading(device=device.uuid, at=at, error=cause) for device in monitor.devices
             )
         if not self.over.is_set() and not self.late:
-            monitor.log_error(cause)
+            found = {r.device: r.error or r.fault for r in readings}
+            monitor.log_troubles({uuid: why for uuid, why in found.items() if why is not None})
         self._take_errors(readings if cause is None else ())
         return ReadingsTaken(at=at, readings=readings)
 
@@ -263,8 +265,13 @@ class _Reader:
             return  # the readings report the failure, device by device
         if self.over.is_set() or devices == self._monitor.devices:
             return
+        self._monitor.log_listing(devices)
         self._monitor.devices = devices
         self._monitor.post(DevicesSeen(at=self._monitor.clock.now(), devices=devices))
+
+
+def _described(device: Device) -> str:
+    return f"GPU {device.index} ({device.profile or device.name}, {device.uuid})"
 
 
 def _quietly(source: Any) -> None:

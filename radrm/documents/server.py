@@ -63,16 +63,6 @@ class Gpu(Document):
     """Why it cannot be read."""
     smact_coarse: bool | None
     """It is only estimated from GPU utilization."""
-    graphics_activity: float | None
-    """The time with work on any engine (DCGM's GRACT), 0..1."""
-    sm_occupancy: float | None
-    """Occupied warp slots of all SMs (SMOCC), 0..1."""
-    dram_activity: float | None
-    """The time with traffic to the GPU's memory (DRAMA), 0..1."""
-    pcie_tx_mib_s: float | None
-    """MiB a second that the GPU sends over PCIe."""
-    pcie_rx_mib_s: float | None
-    """MiB a second that the GPU receives over PCIe."""
     power_w: float | None
     """Its power."""
     energy_split: str | None

@@ -63,12 +63,15 @@ _NO_NETWORK = re.compile(
     r"Name or service not known|Temporary failure in name|huggingface\.co|LocalEntryNotFound",
     re.IGNORECASE,
 )
+_ASKS_DRIVER = re.compile(r"nvidia-smi|NVMLError")
 _NO_MODULE = re.compile(r"ModuleNotFoundError|No module named|cannot import torch")
 _NO_FILE = re.compile(r"FileNotFoundError|No such file")
 
 
 def step_after(cause: str) -> str:
     """Return the one thing that a user can do if the command could not be traced, and why."""
+    if _ASKS_DRIVER.search(cause):
+        return "a trace has no GPU to ask: add --gpu-memory=SIZE"
     if _NO_NETWORK.search(cause):
         return "download it before the job: a trace has no network"
     if _NO_MODULE.search(cause):

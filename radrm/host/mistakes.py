@@ -10,33 +10,38 @@ almost nothing.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
+from itertools import islice
 
 from radrm.errors import CannotRun, NoProgram, UsageError
-from radrm.host.storage.sources import MAX_SCRIPT, text_of
-from radrm.jobfile.languages import run_by
+from radrm.host.storage.sources import MAX_SCRIPT, read_program, text_of
+from radrm.jobfile import shell
+from radrm.jobfile.languages import as_job_file, run_by, why_no_program
 from radrm.jobfile.radfile import JobFile
+from radrm.jobfile.relations import is_param_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from radrm.jobfile.options import Options
 
 _ENV = "env"
 _OWN_PREFIX = "rad"
+_INTERPRETERS = frozenset({*shell.SHELLS, "python", "torchrun", "Rscript", "julia"})
 _MOST_PATHS = 100
 """Different paths of the logs of one sweep that are looked at."""
 _WAY_OUT = ", or add --after=JOB if a job makes it"
 """Of a refusal: what is missing now may be there when the job starts."""
-# Compiled where they are used: that takes a submission longer than to look.
-_IMPORTED = r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w{0,60})"
+# `re` is imported where one of these is used: that takes a submission longer than to look.
+_IMPORTED = (
+    r"(?m)^[ \t]*(?:import[ \t]+([\w., \t]{1,500})"
+    r"|from[ \t]+(\w[\w.]{0,100})[ \t]+import[ \t]*\(?([\w, \t]{0,500}))"
+)
 _MOST_IMPORTS = 200
-_BY_ID = r"%[jA]"
-_UNFILLED = r"\{([A-Za-z_][A-Za-z0-9_]{0,31})\}"
+_CLOSED = "is not yours to write to; name a file in another folder with --output"
+_BY_ID = ("%j", "%A")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
 _SPLIT = r"(?:-S|--split-string[= ])\s*(.*)"
 _OF_A_SHELL_LINE = r"[&|;<>$`*(]|(?:\A|\s)[A-Za-z_]\w*="
@@ -58,13 +63,16 @@ def look_over(
     """
     asked = job_file.options
     cwd = os.path.join(folder, asked.chdir or "")
-    notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where)]
+    notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where), *_of_options(job_file, cwd)]
+    notes += [*_of_absent(job_file, cwd), *_of_targets(asked)]
     later = _later(asked)
     try:
         _check_folder(asked, cwd, where)
         runs_in = _folder_of_copy(asked, folder, cwd)
         _check_program(job_file, runs_in or cwd, {**environment, **dict(asked.env)}, where)
         notes += _of_logs(asked, cwd, where, lambda path: _paths(job_file, _known(path, job_file)))
+        if asked.output is None and not asked.interactive and _is_closed(os.path.join(cwd, "")):
+            notes.append(f"the folder of the log, {os.path.normpath(cwd)}, {_CLOSED}")
     except UsageError as error:
         if later is None:
             raise
@@ -134,14 +142,14 @@ def _of_logs(
     for option, path in (("output", asked.output), ("error", asked.error)):
         if path is None:
             continue
-        full = (os.path.join(cwd, own) for own in paths(path))
+        full = [os.path.join(cwd, own) for own in paths(path)]
         if path.endswith("/") or any(_plain(own) == own and os.path.isdir(own) for own in full):
             raise UsageError(
                 f"{where}: --{option}={path} is a folder; name a file in it, as "
                 f"--{option}={os.path.join(path, '%j.out')}"
             )
         above = paths(os.path.dirname(path))
-        if any(re.search(_BY_ID, own.replace("%%", "")) for own in above):
+        if any(pattern in own.replace("%%", "") for own in above for pattern in _BY_ID):
             step = "make one folder, and put the id into the name of the file"
             cause = "is named by the job's id, so nobody can make it"
             notes.setdefault(f"{above[0]}, {cause}; {step}", option)
@@ -149,9 +157,34 @@ def _of_logs(
         folders = (os.path.join(cwd, own, "") for own in above)
         known = dict.fromkeys(os.path.dirname(_plain(folder)) for folder in folders)
         missing = [folder for folder in known if not os.path.isdir(folder)]
+        closed = next((own for own in full if _is_closed(_plain(own))), None)
         if missing:
             notes.setdefault(_missing(missing), option)
+        elif closed is not None:
+            notes.setdefault(f"{os.path.dirname(_plain(closed))}, {_CLOSED}", option)
     return [f"the folder of --{option}, {words}" for words, option in notes.items()]
+
+
+def _is_closed(path: str) -> bool:
+    """Return whether this user may write neither the file nor a new one in its folder."""
+    if path.endswith("/") or not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return os.path.exists(path) and not os.access(path, os.W_OK)
+
+
+def _of_targets(asked: Options) -> list[str]:
+    """Return a note on each program of `--notify` that cannot run now."""
+    if not asked.notify:
+        return []
+    from radrm.jobfile.targets import target_of  # few submissions name targets
+
+    found = (target_of(each) for each in asked.notify)
+    paths = (os.path.expanduser(each.address) for each in found if each.kind == "command")
+    return [
+        f"--notify: {path} {'is not executable' if os.path.exists(path) else 'does not exist'}"
+        for path in paths
+        if not os.access(path, os.X_OK)
+    ]
 
 
 def _missing(folders: Sequence[str]) -> str:
@@ -179,11 +212,14 @@ def _known(path: str, job_file: JobFile) -> str:
     if "%x" not in path and "%u" not in path:
         return path
     import pwd  # few paths name users
+    import re
 
     name = job_file.name  # of a sweep, it may have values
     values = {} if "{" in name else {"%x": name.replace("%", "%%")}
-    with contextlib.suppress(KeyError):
+    try:
         values["%u"] = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        pass  # the user is not known here
     return re.sub(r"%.", lambda found: values.get(found[0], found[0]), path)
 
 
@@ -196,8 +232,9 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     if "python" not in (job_file.interpreter or ""):
         return []
     folder = os.path.dirname(file)
-    for name in dict.fromkeys(re.findall(_IMPORTED, job_file.script or "")[:_MOST_IMPORTS]):
-        if any(os.path.isfile(os.path.join(folder, each)) for each in _module_files(name)):
+    for name in dict.fromkeys(islice(_imported(job_file.script or ""), _MOST_IMPORTS)):
+        path = os.path.join(folder, *name.split("."))
+        if os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py")):
             return [
                 f"the job runs a copy of the script, so it does not find the module {name} beside "
                 f"it; write: radrm submit -- python {file}"
@@ -205,8 +242,43 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     return []
 
 
-def _module_files(name: str) -> tuple[str, str]:
-    return f"{name}.py", os.path.join(name, "__init__.py")
+def _of_absent(job_file: JobFile, cwd: str) -> list[str]:
+    """Return a note on the script of an interpreter that is not there, as `python trian.py`."""
+    words = job_file.argv
+    name = shell.base(words[0]) if words else ""
+    if name.rstrip("0123456789.") not in _INTERPRETERS or job_file.options.snapshot is not None:
+        return []
+    for word in words[1:]:
+        if word in ("-c", "-m", "--"):
+            break
+        if not word.startswith("-") and (run_by(word) or word.endswith(".sh")):
+            there = "{" in word or os.path.exists(os.path.join(cwd, word))
+            return [] if there else [f"{_shown(word)} does not exist in {os.path.normpath(cwd)}"]
+    return []
+
+
+def _of_options(job_file: JobFile, cwd: str) -> list[str]:
+    """Return a note on options in a script that a command runs, where nobody reads them."""
+    words = job_file.argv
+    if words and shell.base(words[0]) in shell.SHELLS:
+        words = words[1:]  # an option before the script is rare, and then there is no note
+    if not words or job_file.options.interactive or not os.path.isfile(os.path.join(cwd, words[0])):
+        return []
+    data, _ = read_program(os.path.join(cwd, words[0])) or (b"", 0)
+    if not any(line.startswith((b"#RAD ", b"#RAD\t")) for line in data.splitlines()):
+        return []
+    return [f"the #RAD lines of {_shown(words[0])} are not read; write: {as_job_file(words)}"]
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Yield what the lines of a Python script import that may be modules, packages first."""
+    import re
+
+    for names, package, members in re.findall(_IMPORTED, text):
+        for each in (names or members).split(","):
+            word = (each.split() or [""])[0].strip(".")
+            parts = ".".join(filter(None, (package, word))).split(".")
+            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
 # ------------------------------------------------------------------ sweeps
@@ -237,21 +309,25 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     elif job_file.options.interactive and "--" in words:
         words = words[words.index("--") + 1 :]  # the command that `radrm run` runs
     program = words[0] if words else ""
-    unfilled = re.search(_UNFILLED, program) if not is_script else None
+    unfilled = _unfilled(program) if not is_script else None
     if not program or (unfilled and _is_sweep(job_file)):
         return
     what = f"{where}: cannot run {_shown(program)}"
     if is_script:
         what = f"{where}: the interpreter {_shown(program)} of the script cannot run"
     found = [path for path in _candidates(program, cwd, environment) if os.path.lexists(path)]
-    if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found):
+    runs = next((p for p in found if os.path.isfile(p) and os.access(p, os.X_OK)), None)
+    if runs is not None:
+        data, _ = (read_program(runs) if "/" in program and not is_script else None) or (b"", 0)
+        if (why := why_no_program(data, words)) is not None:
+            raise CannotRun(f"{what}: {why}")
         return
     if not is_script and (meant := _meant(words)) is not None:
         raise NoProgram(f"{what}: {meant}")
     step = "correct the first line" if is_script else "correct its name"
     if not any(map(os.path.exists, found)):
         if unfilled:
-            step = f"{unfilled[0]} gets its values from --param={unfilled[1]}=VALUE,VALUE"
+            step = f"{{{unfilled}}} gets its values from --param={unfilled}=VALUE,VALUE"
         elif is_script and " " in program:
             step = f"write #!/usr/bin/env -S {program}"
         elif "/" not in program and not is_script and os.path.isfile(os.path.join(cwd, program)):
@@ -267,6 +343,12 @@ def _check_program(job_file: JobFile, cwd: str, environment: Mapping[str, str], 
     raise CannotRun(f"{what}: {cause}{f'; {step}' if is_folder else ''}")
 
 
+def _unfilled(program: str) -> str | None:
+    """Return the name of the first `{NAME}` in a program's name."""
+    parts = (part.partition("}") for part in program.split("{")[1:])
+    return next((name for name, closed, _ in parts if closed and is_param_name(name)), None)
+
+
 def _as_command(program: str) -> str:
     """Return how to run a file, as `python ./train.py`."""
     return _shown(" ".join(filter(None, (run_by(program), program))))
@@ -274,6 +356,8 @@ def _as_command(program: str) -> str:
 
 def _meant(words: Sequence[str]) -> str | None:
     """Return the cause and the next step for a command that only a shell understands."""
+    import re  # only a mistake needs it
+
     program = words[0]
     if found := re.match(_VARIABLE, program):
         return f"it sets a variable; use --env={found[0]}VALUE before --"
@@ -293,9 +377,13 @@ def _behind_env(words: Sequence[str]) -> Sequence[str]:
     """
     if len(words) != 2 or words[0].rpartition("/")[2] != _ENV or not os.access(words[0], os.X_OK):
         return words
+    if not words[1].startswith("-"):  # the kernel gives `env` the rest of the line as one argument
+        return words if "=" in words[1] else words[1:]
+    import re
+
     split = re.match(_SPLIT, words[1])
-    if split is None:  # the kernel gives `env` the rest of the line as one argument
-        return words if words[1].startswith("-") or "=" in words[1] else words[1:]
+    if split is None:
+        return words
     if re.search(r"[\\$'\"#]", split[1]):
         return words
     rest = split[1].split()

@@ -1,4 +1,5 @@
-"""Which failures the server causes and may pass: a full disk, no more processes or files.
+"""Which failures the server causes and may pass: a full disk, no more processes or files, a file
+server that does not answer.
 
 radrm tries again after such a failure. After any other, a second try would fail alike.
 """
@@ -17,6 +18,12 @@ _PASSING = frozenset(
         errno.ENFILE,
         errno.EAGAIN,
         errno.ENOMEM,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+        errno.ENOTCONN,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EREMOTEIO,
     }
 )
 

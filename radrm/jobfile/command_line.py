@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from radrm.errors import UsageError
 from radrm.jobfile.options import OF_ARRAYS, RawOptions
-from radrm.jobfile.parsing import is_option, raise_unknown, spelled_out, take_option, typed
+from radrm.jobfile.parsing import (
+    DASHES,
+    is_option,
+    raise_unknown,
+    spelled_out,
+    take_option,
+    typed,
+)
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -40,7 +47,8 @@ LINES = "lines"
 class SubmitRequest(Record):
     """The arguments of one `radrm submit`: one of `files`, `command` and `lines` is not empty.
 
-    `arguments` are those of the only file; `contents` is its text, if it was read already.
+    `arguments` are those of the only file, from behind `--`; `contents` is its text, if it was
+    read already.
     """
 
     raw_options: RawOptions
@@ -84,14 +92,17 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
             flags.add(word[2:].replace("-", "_"))
         elif word == STDIN:
             files.append(word)
-        elif word.startswith("-") or not word:
-            raise_unknown(word, where, (*SUBMIT_FLAGS, LINES))
+        elif word.startswith(("-", *DASHES)) or not word:
+            raise_unknown(word, where, (*SUBMIT_FLAGS, LINES), files[0] if files else None)
         else:
             files.append(word)
     if cut < len(words) and not command:
         raise UsageError(f"{where}: no command after --; write one, or leave out the --")
-    if files and command:
-        raise UsageError(f"{where}: both job files and a command after --; submit them separately")
+    if len(files) > 1 and command:
+        raise UsageError(
+            f"{where}: what stands after -- is for one job file, and here are {len(files)}; "
+            "submit them separately"
+        )
     if lines and (files or command):
         what = "a command after --" if command else "job files"
         raise UsageError(f"{where}: both --{LINES} and {what}; submit them separately")
@@ -107,7 +118,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
     typed(raw, where)
     asked: dict[str, Any] = dict.fromkeys(flags, True)
-    return SubmitRequest(raw, tuple(files), command, lines, **asked)
+    asked["arguments" if files else "command"] = command
+    return SubmitRequest(raw, tuple(files), lines=lines, **asked)
 
 
 class RunRequest(Record):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import is_decimal, show_mib, show_seconds
 from radrm.jobfile.options import BY_NAME, MOMENTS
 
 TYPE_CHECKING = False
@@ -16,13 +14,13 @@ _CLEAR_MIB, _CLEAR_S = 1024, 3600
 """From these on a number without a unit is hardly meant in a larger one."""
 
 
-_MAY_SURPRISE = re.compile(
-    r"(?<![<>&|])&(?![&>])|\$\{?0|BASH_SOURCE|%x|__file__|\b(?:tmux|screen|setsid|docker|podman)\b"
+_JOINED = ("&&", ">&", "<&", "&>", "|&")
+"""With `&`, but they leave nothing in the background."""
+_MAY_SURPRISE = (
+    *("&", "$0", "${0", "BASH_SOURCE", "%x", "__file__"),
+    *("tmux", "screen", "setsid", "docker", "podman"),
 )
 """Without one of these, a text says nothing of `surprises`."""
-_CONTAINER = re.compile(r"(?m)^[^#\n]*\b(docker|podman) (?:container )?run\b")
-_LONGEST_LOOK = 64 * 1024
-"""Characters of a script that are searched for a container."""
 
 
 def understood(options: Options, raw: RawOptions) -> str:
@@ -54,7 +52,7 @@ def unit_notes(raw: RawOptions) -> list[str]:
     notes = []
     for name, text in raw.items():
         unit = "" if name in MOMENTS else BY_NAME[name].unit
-        if not unit or not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+)?", text):
+        if not unit or not isinstance(text, str) or not is_decimal(text):
             continue
         if unit == "_mib" and float(text) < _CLEAR_MIB:
             notes.append(f"--{name}={text} is {text} MiB; for GiB write {text}G")
@@ -65,21 +63,12 @@ def unit_notes(raw: RawOptions) -> list[str]:
 
 def notes_on(job_file: JobFile) -> list[str]:
     """All notes for the submitter of a job."""
-    notes = [*job_file.notes, *unit_notes(job_file.raw), *_container_notes(job_file)]
-    if _MAY_SURPRISE.search(job_file.script or " ".join(job_file.argv)):
-        from radrm.jobfile.surprises import surprises  # many submissions have none
+    notes = [*job_file.notes, *unit_notes(job_file.raw)]
+    text = job_file.script or " ".join(job_file.argv)
+    for joined in _JOINED:
+        text = text.replace(joined, "")
+    if any(mark in text for mark in _MAY_SURPRISE):
+        from radrm.jobfile.surprises import container_notes, surprises  # few have any
 
-        notes += surprises(job_file)
+        notes += [*container_notes(job_file), *surprises(job_file)]
     return notes
-
-
-def _container_notes(job_file: JobFile) -> list[str]:
-    """A note on a container that is started without radrm's arguments."""
-    text = (job_file.script or " ".join(job_file.argv))[:_LONGEST_LOOK]
-    found = _CONTAINER.search(text)
-    if found is None or "RADRM_CONTAINER_ARGS" in text or job_file.options.gpus == 0:
-        return []
-    return [
-        f"`{found[1]} run` without $RADRM_CONTAINER_ARGS: radrm may not know whose the container "
-        "is, and it is no client of MPS and has no memory cap (radrm help containers)"
-    ]

@@ -13,7 +13,6 @@ What a client adds to the environment of one submission, as the options of sbatc
 from __future__ import annotations
 
 import os
-import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,4 +69,6 @@ def submit_with(environment: MutableMapping[str, str], variables: Mapping[str, s
 
 
 def _checksum(value: str) -> str:
+    import zlib  # most submissions do not come from a job
+
     return f"{zlib.crc32(os.fsencode(value)):08x}"

@@ -7,10 +7,11 @@ All else without `#!` is a shell script.
 
 from __future__ import annotations
 
-import re
-import shlex
-
 from radrm.errors import BadFile, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _RUN_BY = {
     "py": "python",
@@ -59,7 +60,7 @@ def refuse_program(data: bytes, filename: str) -> None:
     start = data[:_MOST_LOOKED_AT].lstrip(b"\xef\xbb\xbf")
     if start.startswith(b"#!"):
         return
-    if _ending(name) in _DATA:
+    if is_data(name):
         raise BadFile(
             f"{where}: not a job file; submit the program that reads it: {_line(_EXAMPLE)}"
         )
@@ -78,16 +79,50 @@ def run_by(name: str) -> str | None:
     return _RUN_BY.get(_ending(name))
 
 
+def why_no_program(data: bytes, words: Sequence[str]) -> str | None:
+    """Return why the kernel cannot run the file that is the program of a command, and the next
+    step; None: it can.
+
+    `data`: how the file begins. A shell would run a text without `#!` line by line.
+    """
+    first = data.partition(b"\n")[0]
+    if first.startswith(b"#!"):
+        if not first.endswith(b"\r"):
+            return None
+        return f"its lines end as in Windows; submit it as a job file: {as_job_file(words)}"
+    if not data or b"\0" in data:
+        return None
+    runs = run_by(words[0]) or _by_its_text(data, data.lstrip(b"\xef\xbb\xbf")) or "bash"
+    return f"it does not begin with #!; write: {_line([*runs.split(), *words])}"
+
+
+def as_job_file(words: Sequence[str]) -> str:
+    """Return the line that submits the program of a command as a job file."""
+    import shlex  # only a mistake needs it
+
+    arguments = ["--", *words[1:]] if words[1:] else []
+    return plain(shlex.join(["radrm", "submit", words[0], *arguments]))
+
+
+def is_data(name: str) -> bool:
+    """Return whether the ending of a file's name says that it holds data, as `.yaml`."""
+    return _ending(name) in _DATA
+
+
 def _ending(name: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def _line(words: list[str]) -> str:
+def _line(words: Sequence[str]) -> str:
+    import shlex  # only a refusal needs it
+
     return plain(f"radrm submit -- {shlex.join(words)}")
 
 
 def _by_its_text(data: bytes, start: bytes) -> str | None:
     """Return what runs a text, by its first line that is no comment; None for a shell."""
+    import re  # only a file without #! is looked at
+
     if re.match(_NOTEBOOK, data):
         return "jupyter execute"
     for line in start.decode("utf-8", "replace").split("\n", _MOST_LINES)[:_MOST_LINES]:

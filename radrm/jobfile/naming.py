@@ -97,7 +97,7 @@ def _base(word: str) -> str:
 
 def _called(words: Sequence[str], depth: int) -> str:
     """Return the name of a command; "" where nothing is left that could name it."""
-    while words and shell.ASSIGNMENT.match(words[0]):
+    while words and shell.is_assignment(words[0]):
         words = words[1:]
     if not words or depth > _DEEPEST:
         return ""
@@ -131,7 +131,7 @@ def _of_runner(name: str, words: Sequence[str], before: int, depth: int) -> str:
             return _called(words[at:], depth + 1)
         elif takes:
             takes = False
-        elif shell.ASSIGNMENT.match(word):
+        elif shell.is_assignment(word):
             continue
         elif before:
             before -= 1

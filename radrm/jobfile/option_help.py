@@ -23,7 +23,8 @@ def meaning_of(option: Option) -> str:
 def submit_help(whole: bool = False) -> str:
     """Return the text of `radrm submit --help`; `whole`: of `--help-all`."""
     lines = [
-        "Usage: radrm submit [OPTIONS] FILE...",
+        "Usage: radrm submit [OPTIONS] FILE [-- ARGUMENT...]",
+        "       radrm submit [OPTIONS] FILE...",
         "       radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
         "       radrm submit [OPTIONS] --lines FILE",
         "",

@@ -7,8 +7,6 @@ trusts no input: the daemon calls it for submissions that any user wrote.
 
 from __future__ import annotations
 
-import re
-
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, MOMENTS, Option, Options, RawOptions
 from radrm.jobfile.values import RoleOption, Span, shown
@@ -22,21 +20,38 @@ if TYPE_CHECKING:
 
 MOST_TARGETS = 8
 """Targets of `--notify`."""
+DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212")
+"""What editors and mail programs make of a minus."""
 MAX_REPEATS = 4096
 """How often one source may give a repeatable option."""
 
 
-def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn:
+def raise_unknown(
+    word: str, where: str, others: Iterable[str] = (), script: str | None = None
+) -> NoReturn:
     """Raise `UsageError` for an unknown option, with the nearest option's name.
 
-    `others` are other words that the source accepts.
+    `others` are other words that the source accepts; `script` is the job file before the word, if
+    the source takes arguments for one.
     """
     from radrm.spellings import option_hint  # only a mistake needs it
 
     if not word.startswith("-"):
-        raise UsageError(f"{where}: {shown(word)} is not an option; options begin with --")
+        raise UsageError(f"{where}: {no_option(word, '--')}")
     hint = option_hint(word, [*BY_NAME, *others]) or "see `radrm submit --help`"
+    if script is not None:
+        hint += f"; options of {shown(script)} itself stand after --"
     raise UsageError(f"{where}: unknown option {shown(word)}; {hint}")
+
+
+def no_option(word: str, dashes: str) -> str:
+    """Return why a word is no option; those of its source begin with `dashes`."""
+    if word.startswith(DASHES):
+        step = f"{dashes}{word.lstrip(word[0] + '-')}"
+        return (
+            f"{shown(word)} begins with a dash of an editor, not with a minus; write {shown(step)}"
+        )
+    return f"{shown(word)} is not an option; options begin with {dashes}"
 
 
 def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> None:
@@ -69,10 +84,11 @@ def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> 
 
 def spelled_out(word: str) -> str:
     """Return `-g`, `-g2` and `-g=2` as `--gpus...`; other words as they are."""
-    if not re.fullmatch(r"-g(=?[0-9]+(-[0-9]+)?)?", word):
-        return word
-    value = word[2:].removeprefix("=")
-    return f"--gpus={value}" if value else "--gpus"
+    if word == "-g":
+        return "--gpus"
+    value = word.removeprefix("-g").removeprefix("=")
+    is_count = word.startswith("-g") and value.replace("-", "", 1).isdecimal()
+    return f"--gpus={value}" if is_count else word
 
 
 def is_option(word: str) -> bool:

@@ -80,7 +80,7 @@ def _of_words(words: Sequence[str], depth: int) -> Iterator[tuple[str, ...]]:
 
 def _is_aside(word: str) -> bool:
     """Return whether a word before a program is an option or an assignment."""
-    return word.startswith("-") or bool(shell.ASSIGNMENT.match(word) or _NUMBER.fullmatch(word))
+    return word.startswith("-") or shell.is_assignment(word) or bool(_NUMBER.fullmatch(word))
 
 
 def _trains(words: tuple[str, ...]) -> bool:

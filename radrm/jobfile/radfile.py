@@ -8,9 +8,7 @@ A submission has one of three forms:
 
 from __future__ import annotations
 
-import re
-
-from radrm.core.units import WHOLE_DEVICE_MIB
+from radrm.core.units import WHOLE_DEVICE_MIB, is_digits
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.languages import refuse_program
 from radrm.jobfile.options import Options, RawOptions
@@ -37,8 +35,17 @@ LOGIN_SHELL = "/bin/bash -l"
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
-_NEARLY_DIRECTIVE = r"#\s*rad(?:rm)?:?\s*--?[a-z]"
-_ACTIVATE = r"conda[ \t]+activate[ \t]+[^\s;&|#]+"
+_OF_QUEUES = {
+    "#SBATCH": "Slurm",
+    "#PBS": "PBS",
+    "#$ -": "Grid Engine",
+    "#BSUB -": "LSF",
+    "#MSUB -": "Moab",
+    "#COBALT -": "Cobalt",
+    "#OAR -": "OAR",
+    "#PJM -": "a Fujitsu queue",
+}
+"""What lines with options of other queues begin with."""
 _POSITIONS = (
     "command",
     "model summary",
@@ -211,7 +218,7 @@ def read_job_file(
     interpreter = _interpreter(lines[0], where)
     directives, places, notes = _directives(text, commands[0][0], where)
     notes = [*text.notes, *notes, *_of_other_queues(text, commands[0][0], slurm)]
-    if interpreter is None and directives is None and re.fullmatch(_ACTIVATE, commands[0][1]):
+    if interpreter is None and directives is None and _activates(commands[0][1]):
         return _positional(commands, base, where, overrides, notes)
     if interpreter is None:
         notes += _late_interpreter(lines[: commands[0][0] - 1])
@@ -260,6 +267,14 @@ def _interpreter(first_line: str, where: str) -> str | None:
     return line
 
 
+def _activates(line: str) -> bool:
+    """True for `conda activate ENV`."""
+    words = line.split()
+    return (
+        len(words) == 3 and words[:2] == ["conda", "activate"] and not set(";&|#") & set(words[2])
+    )
+
+
 def _late_interpreter(lines: Sequence[str]) -> list[str]:
     """A note on a `#!` line that is not the first one, which alone has an effect."""
     late = next((number for number, line in enumerate(lines, 1) if line.startswith("#!")), None)
@@ -292,9 +307,9 @@ def _directives(
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
-        elif _nearly_directive(line):
+        elif _is_nearly("rad", line) or _is_nearly("radrm", line):
             notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
-    for number in text.matching_from(first_command, rf"\s*{_DIRECTIVE}(?!\S)"):
+    for number in text.matching_from(first_command, _DIRECTIVE, whole=True):
         raise BadFile(
             f"{where} line {number}: #RAD after the first command (line {first_command}) has "
             "no effect; move it above that line"
@@ -303,23 +318,26 @@ def _directives(
 
 
 def _of_other_queues(text: Text, first_command: int, slurm: bool) -> list[str]:
-    """Notes on lines with options of Slurm and PBS that are not read. `slurm`: those of Slurm
+    """Notes on lines with options of other queues that are not read. `slurm`: those of Slurm
     before the first command are."""
     notes = []
-    for word, queue, step in (
-        ("#SBATCH", "Slurm", "submit the file with --slurm, or write #RAD"),
-        ("#PBS", "PBS", "write #SBATCH" if slurm else "write #RAD"),
-    ):
-        head = enumerate(text.lines[: first_command - 1], 1)
+    head = list(enumerate(text.lines[: first_command - 1], 1))
+    for word, queue in _OF_QUEUES.items():
         before = [number for number, line in head if line.startswith(word)]
         late = text.matching_from(first_command, word)
-        if slurm and word == "#SBATCH":
+        if slurm and queue == "Slurm":
+            for number, line in head:
+                if number not in before and _is_nearly("sbatch", line):
+                    notes.append(f"line {number} is only a comment; write #SBATCH at its start")
             if late:
                 notes.append(
                     f"{_lines(late)} after the first command (line {first_command}), where sbatch "
                     "reads none; move #SBATCH lines above that line"
                 )
         elif before or late:
+            step = "write #SBATCH" if slurm else "write #RAD"
+            if queue == "Slurm":
+                step = "submit the file with --slurm, or write #RAD"
             notes.append(f"{_lines([*before, *late])} for {queue} and not read here; {step}")
     return notes
 
@@ -333,15 +351,21 @@ def _lines(numbers: Sequence[int]) -> str:
 def _split(text: str) -> list[str]:
     """Return words as a shell splits them. Raises ValueError for quotes that are not closed."""
     if not any(mark in text for mark in "'\"\\"):
-        return [word for word in re.split("[ \t\r]+", text) if word]
+        return [word for word in text.replace("\t", " ").replace("\r", " ").split(" ") if word]
     import shlex  # slow to import, and few lines need it
 
     return shlex.split(text)
 
 
-def _nearly_directive(line: str) -> bool:
-    # The substring test is cheap, and most comments fail it.
-    return "rad" in line.lower() and re.match(_NEARLY_DIRECTIVE, line.strip(), re.I) is not None
+def _is_nearly(word: str, line: str) -> bool:
+    """True for a comment that was meant as options, as `# rad --gpus=2` and `#RADRM: --gpus=2`.
+    Two `#` are how people switch a line off."""
+    words = line.strip().lower().removeprefix("#").lstrip()
+    if not words.startswith(word):
+        return False
+    behind = words.removeprefix(word).removeprefix(":").lstrip()
+    option = behind.removeprefix("-").removeprefix("-")
+    return option != behind and option[:1].isalpha()
 
 
 def _printable(name: str) -> str:
@@ -427,7 +451,7 @@ def _positional(
 
 
 def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> str:
-    if not re.fullmatch(r"[0-9]{1,12}", word) or not low <= int(word) <= high:
+    if not is_digits(word, 12) or not low <= int(word) <= high:
         raise BadFile(
             f"{where} line {line}: {what} {shown(word)} is not a whole number from {low} to {high}"
         )
@@ -435,6 +459,8 @@ def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> 
 
 
 def _mib(line: int, word: str, what: str, where: str) -> float:
+    import re  # only the prototype's files have such lines
+
     plain = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,2})?", word)
     value = float(word) if plain else 0.0
     if value == _PUBLISHED_WHOLE_DEVICE:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
+from radrm.core.units import is_digits
 from radrm.jobfile.record import Record
-from radrm.jobfile.values import seconds, shown, whole
+from radrm.jobfile.values import is_variable_name, seconds, shown, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_ARRAY = 100_000
-PARAM_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,31}"
 PARAM_VARIABLE = "RADRM_PARAM_"
 """What the variables of a sweep begin with; the name of the parameter follows."""
 
@@ -37,7 +35,7 @@ class AfterOption(Record):
     @property
     def looked_up(self) -> bool:
         """Whether later jobs could change what it means: it is no id and no ticket."""
-        return re.fullmatch(_IDS, self.job) is None
+        return not _is_id(self.job)
 
 
 class ArrayOption(Record):
@@ -75,35 +73,47 @@ _SLURM_CONDITIONS = {
 }
 
 
-_IDS = r"[0-9]{1,18}(?:_[0-9]{1,9})?|[0-9A-HJKMNP-TV-Z]{26}"
-_NAMES = r"@(?:~[0-9]{1,4})?|[^\s:/@][^:/]{0,127}"
+_OF_TICKETS = frozenset("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+
+
+def _is_id(job: str) -> bool:
+    """True for an id, an element (`12_3`) and a ticket."""
+    number, of_array, index = job.partition("_")
+    if is_digits(number, 18) and (is_digits(index, 9) or not of_array):
+        return True
+    return len(job) == 26 and _OF_TICKETS.issuperset(job)
+
+
+def _is_name(job: str) -> bool:
+    """True for a name, a pattern, `@` and `@~2`."""
+    if job.startswith("@"):
+        return job == "@" or (job.startswith("@~") and is_digits(job[2:], 4))
+    return bool(job) and not job[0].isspace() and "/" not in job and len(job) <= 128
 
 
 def after_option(given: str) -> AfterOption | None:
     """Return the value; None for `none`, which removes earlier values, such as a job file's."""
     if given == "none":
         return None
-    found = re.fullmatch(rf"({_IDS}|{_NAMES})(?::(ok|any|failed))?", given)
-    slurm = re.fullmatch(r"(after[a-z]*):([0-9_]{1,28}(?::[0-9_]{1,28})*)(?:\+[0-9]+)?", given)
-    if slurm and slurm[1] in _SLURM_CONDITIONS:
-        condition = _SLURM_CONDITIONS[slurm[1]]
-        ours = " ".join(f"--after={job}{condition}" for job in slurm[2].split(":")[:4])
-        raise ValueError(f"{shown(given)} is Slurm's; write {ours}")
-    if not found or found[1] == "none" or not given.isprintable():
+    job, colon, condition = given.partition(":")
+    known = condition in ("ok", "any", "failed") or not colon
+    named = _is_id(job) or (_is_name(job) and job != "none" and given.isprintable())
+    if not (known and named):
+        theirs = [each.partition("+")[0] for each in condition.split(":")]
+        if job in _SLURM_CONDITIONS and all(map(_is_id, theirs)):
+            ours = " ".join(f"--after={each}{_SLURM_CONDITIONS[job]}" for each in theirs[:4])
+            raise ValueError(f"{shown(given)} is Slurm's; write {ours}")
         raise ValueError(
             f"{shown(given)} is not JOB, JOB:ok, JOB:any or JOB:failed; name JOB by its id, "
             "ticket, name or a pattern, or as @"
         )
-    return AfterOption(found[1], found[2] or "ok")
+    return AfterOption(job, condition or "ok")
 
 
 def array_option(given: str) -> ArrayOption:
     words, percent, most = given.partition("%")
-    spans = [
-        re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", word)
-        for word in words.split(",")
-    ]
-    if None in spans or (percent and not re.fullmatch(r"[0-9]{1,9}", most)):
+    bounds = [_indices(word) for word in words.split(",")]
+    if not all(bounds) or (percent and not is_digits(most, 9)):
         raise ValueError(
             f"{shown(given)} is not FIRST-LAST, FIRST-LAST:STEP or a list, with %N or without, as "
             "in 0-9%4 or 1,3,10-20:5"
@@ -111,7 +121,6 @@ def array_option(given: str) -> ArrayOption:
     at_once = int(most) if percent else None
     if at_once == 0:
         raise ValueError(f"{shown(given)} allows no element to run; write 1 or more after the %")
-    bounds = [(int(f[1]), int(f[2] or f[1]), int(f[3] or 1)) for f in spans if f is not None]
     if any(step == 0 for _, _, step in bounds):
         raise ValueError(f"{shown(given)} has a step of 0; write 1 or more after the colon")
     ranges = [range(first, last + 1, step) for first, last, step in bounds]
@@ -123,10 +132,24 @@ def array_option(given: str) -> ArrayOption:
     return ArrayOption(first, last, at_once, None if whole else tuple(indices))
 
 
+def _indices(word: str) -> tuple[int, ...]:
+    """FIRST, LAST and STEP of `7`, `0-9` or `0-9:2`; () for other text."""
+    ends, colon, step = word.partition(":")
+    first, dash, last = ends.partition("-")
+    given = [first, *([last] if dash else []), *([step] if colon else [])]
+    if not all(is_digits(each, 9) for each in given) or (colon and not dash):
+        return ()
+    return int(first), int(last or first), int(step or 1)
+
+
+def is_param_name(text: str) -> bool:
+    return is_variable_name(text) and len(text) <= 32
+
+
 def param_option(given: str) -> str:
     """Return the text as it is: only a sweep needs its values (`sweeps.axis_of`)."""
     name, _, values = given.partition("=")
-    if not values or not re.fullmatch(PARAM_NAME, name):
+    if not values or not is_param_name(name):
         raise ValueError(
             f"{shown(given)} is not NAME=VALUES, as in lr=1e-3,1e-4 or seed=0:9, with a name of "
             "letters, digits and _"

@@ -9,8 +9,6 @@ without its last line is none: `<<` was a shift, as in `$((1 << n))`. So `echo r
 
 from __future__ import annotations
 
-import re
-
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 KEYWORDS = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"})
 """Words before a command."""
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 _MOST_MISSING = 50
 _MOST_PIECES = 100_000
 """Pieces of a script that are read, in 0.1 s: what is looked for stands before more of them."""
@@ -54,9 +51,17 @@ class Step(Record):
     def program(self) -> tuple[str, ...]:
         """The words from its program on, without keywords and assignments before that."""
         words = self.words
-        while words and (words[0] in KEYWORDS or ASSIGNMENT.match(words[0])):
+        while words and (words[0] in KEYWORDS or is_assignment(words[0])):
             words = words[1:]
         return words
+
+
+def is_assignment(word: str) -> bool:
+    """True for a word that begins with `NAME=`, `NAME+=` or `NAME[INDEX]=`."""
+    name, equals, _ = word.partition("=")
+    name = name.removesuffix("+")
+    name = name.partition("[")[0] if name.endswith("]") else name
+    return bool(equals) and name.isascii() and name.isidentifier()
 
 
 def steps(text: str) -> Iterator[Step]:
@@ -64,6 +69,8 @@ def steps(text: str) -> Iterator[Step]:
 
     An `&` of `2>&1` and `&>` ends none, nor does what stands in `$((...))`.
     """
+    import re  # `submit` imports this file, and reads few scripts
+
     words: list[str] = []
     word: str | None = None
     behind = 0
@@ -118,6 +125,8 @@ def _pieces(text: str) -> Iterator[Piece]:
 
     A document begins with the line end before it.
     """
+    import re
+
     ends: list[str] = []
     missing: set[str] = set()
     place = 0
@@ -144,6 +153,8 @@ def _after_documents(text: str, place: int, ends: Sequence[str], missing: set[st
     `missing` keeps those ends that no later line is, so that the text is not searched for them
     again; from `_MOST_MISSING` on, none is searched for.
     """
+    import re
+
     for end in ends:
         if end in missing or len(missing) >= _MOST_MISSING:
             continue

@@ -53,7 +53,7 @@ def _is_radrun(words: Sequence[str]) -> bool:
             return _in_text(shell.text_for_shell(words[place:]) or "")
         if name in _RUN_ANOTHER:
             return _RADRUN in map(shell.base, words[place + 1 :])
-        if name not in shell.KEYWORDS and not shell.ASSIGNMENT.match(word):
+        if name not in shell.KEYWORDS and not shell.is_assignment(word):
             return False
     return False
 

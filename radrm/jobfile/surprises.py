@@ -22,7 +22,22 @@ if TYPE_CHECKING:
 
 
 _MOST_COMMANDS = 20_000
+_CONTAINER = r"(?m)^[^#\n]*\b(docker|podman) (?:container )?run\b"
+_LONGEST_LOOK = 64 * 1024
+"""Characters of a script that are searched for a container."""
 _LONGEST_SHOWN = 60
+
+
+def container_notes(job_file: JobFile) -> list[str]:
+    """A note on a container that is started without radrm's arguments."""
+    text = (job_file.script or " ".join(job_file.argv))[:_LONGEST_LOOK]
+    found = re.search(_CONTAINER, text)
+    if found is None or "RADRM_CONTAINER_ARGS" in text or job_file.options.gpus == 0:
+        return []
+    return [
+        f"`{found[1]} run` without $RADRM_CONTAINER_ARGS: radrm may not know whose the container "
+        "is, and it is no client of MPS and has no memory cap (radrm help containers)"
+    ]
 
 
 def surprises(job_file: JobFile) -> list[str]:
@@ -273,14 +288,17 @@ def asks_for_own_place(command: Step) -> bool:
     return found and "RADRM_SCRIPT" not in text and _OWN_PLACE.search(text) is not None
 
 
+_OWN_FILE = re.compile(r"__file__|(?:dirname|abspath|realpath|Path)\(.*\bargv\[0\]")
+
+
 def _of_python(job_file: JobFile) -> list[str]:
     """A note on a Python script that looks for its own folder, where its modules may lie."""
     if not any(re.fullmatch(r"python[0-9.]*", name) for name in _names(job_file)):
         return []
     lines: Iterable[str] = (job_file.script or "").split("\n")
-    if not any("__file__" in line.partition("#")[0] for line in lines):
+    if not any(_OWN_FILE.search(line.partition("#")[0]) for line in lines):
         return []
     return [
-        "the job runs a copy of the script, so __file__ is not in its folder; submit the command "
-        "in its place: radrm submit -- python FILE"
+        "the job runs a copy of the script, so __file__ and sys.argv[0] are not in its folder; "
+        "submit the command in its place: radrm submit -- python FILE"
     ]

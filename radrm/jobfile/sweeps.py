@@ -22,7 +22,13 @@ from radrm.errors import UsageError
 from radrm.jobfile.options import Options
 from radrm.jobfile.radfile import JobFile
 from radrm.jobfile.record import Record
-from radrm.jobfile.relations import MAX_ARRAY, PARAM_NAME, PARAM_VARIABLE, ArrayOption, param_option
+from radrm.jobfile.relations import (
+    MAX_ARRAY,
+    PARAM_VARIABLE,
+    ArrayOption,
+    is_param_name,
+    param_option,
+)
 from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
@@ -232,7 +238,7 @@ def _read_table(text: str, where: str) -> Axis:
 
 
 def _name(word: str) -> str:
-    if not re.fullmatch(PARAM_NAME, word):
+    if not is_param_name(word):
         raise ValueError(
             f"{shown(word)} is not a parameter's name of letters, digits and _; the first line "
             "has the names, separated by commas"

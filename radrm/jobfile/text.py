@@ -14,8 +14,6 @@ line counts.
 
 from __future__ import annotations
 
-import re
-
 from radrm.errors import BadFile
 from radrm.jobfile.record import Record
 
@@ -47,11 +45,15 @@ class Text(Record):
         found = ((number, line.strip()) for number, line in enumerate(self.lines, 1))
         return [(number, line) for number, line in found if line and line[0] != "#"]
 
-    def matching_from(self, first_command: int, pattern: str) -> list[int]:
-        """Return the numbers of lines behind the first command that match, and are no data."""
-        known = re.compile(pattern)
+    def matching_from(self, first_command: int, word: str, whole: bool = False) -> list[int]:
+        """Return the numbers of lines behind the first command that begin with a word, and are no
+        data. `whole`: no other letters follow it, and blanks may stand before it."""
         later = enumerate(self.lines[first_command:], first_command + 1)
-        found = [number for number, line in later if "#" in line and known.match(line)]
+        found = [
+            number
+            for number, line in later
+            if (line.split(None, 1)[:1] == [word] if whole else line.startswith(word))
+        ]
         if not found:
             return []
         data = self.data_lines()
@@ -59,6 +61,8 @@ class Text(Record):
 
     def data_lines(self) -> frozenset[int]:
         """Return the numbers of the lines that begin inside a here-document or a quoted text."""
+        import re  # few scripts are read so closely
+
         first = self.lines[0]
         if re.match(r"#!.*python", first):
             spans = [found.span() for found in re.finditer(_PYTHON, self.text) if found["long"]]
@@ -100,11 +104,12 @@ def read_text(data: bytes, where: str) -> Text:
         notes.append("the byte order mark at the start of the file is ignored")
     if "\r" in text.strip() and "\n" not in text:
         raise BadFile(f"{where}: its lines end in CR alone; save the file with Unix line ends (LF)")
-    # A `\r` after an interpreter or a command would become part of its name.
-    plain = re.sub("\r+\n", "\n", text).rstrip("\r") if "\r" in text else text
-    if plain != text:
+    if "\r" in text:
+        # A `\r` after an interpreter or a command would become part of its name.
+        plain = "\n".join(line.rstrip("\r") for line in text.split("\n"))
+        if plain != text:
+            notes.append("Windows line ends (CRLF) are read as plain ones")
         text = plain
-        notes.append("Windows line ends (CRLF) are read as plain ones")
     if not text.strip():
         raise BadFile(f"{where}: empty; write the command that starts the job")
     return Text(text, tuple(text.split("\n")), tuple(notes))

@@ -7,9 +7,7 @@ first. The table in `options` names the parser of each option.
 
 from __future__ import annotations
 
-import re
-
-from radrm.core.units import parse_mib, parse_seconds
+from radrm.core.units import is_digits, parse_mib, parse_seconds
 from radrm.errors import plain
 from radrm.jobfile.record import Record
 
@@ -76,6 +74,8 @@ def text(limit: int) -> Callable[[str], str]:
 
 def matching(pattern: str, wanted: str) -> Callable[[str], str]:
     def parse(given: str) -> str:
+        import re  # few submissions have such values
+
         if not re.fullmatch(pattern, given, re.ASCII):
             raise ValueError(f"{shown(given)} is not {wanted}")
         return given
@@ -94,7 +94,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     def parse(given: str) -> int:
-        if re.fullmatch(r"-?[0-9]{1,12}", given) and low <= int(given) <= high:
+        if is_digits(given.removeprefix("-"), 12) and low <= int(given) <= high:
             return int(given)
         raise ValueError(f"{shown(given)} is not a whole number from {low} to {high}")
 
@@ -103,8 +103,8 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 def number(low: float, high: float) -> Callable[[str], float]:
     def parse(given: str) -> float:
-        plain = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,18})?|\.[0-9]{1,18}", given)
-        if plain and low <= float(given) <= high:
+        digits = given.replace(".", "", 1)  # also of `5.` and `.5`
+        if is_digits(digits, _MAX_NUMBER_LENGTH) and low <= float(given) <= high:
             return float(given)
         raise ValueError(f"{shown(given)} is not a number from {low:g} to {high:g}")
 
@@ -136,8 +136,9 @@ def flag(given: str) -> bool:
 
 def shape(given: str) -> tuple[int, ...]:
     """Return the dimensions of one sample, without the batch."""
-    if re.fullmatch(r"[1-9][0-9]{0,8}([x,][1-9][0-9]{0,8}){0,7}", given):
-        return tuple(int(size) for size in re.split("[x,]", given))
+    sizes = given.replace(",", "x").split("x")
+    if len(sizes) <= 8 and all(is_digits(size, 9) and size[0] != "0" for size in sizes):
+        return tuple(map(int, sizes))
     raise ValueError(f"{shown(given)} is not a shape such as 3x224x224")
 
 
@@ -230,7 +231,7 @@ def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
     def parse(given: str) -> tuple[str, ...]:
         if given == nothing:
             return ()
-        names = [name.strip() for name in re.split("[,|]", given)]
+        names = [name.strip() for name in given.replace("|", ",").split(",")]
         if len(names) > _MOST_GPU_NAMES or not all(map(_is_gpu_name, names)):
             raise ValueError(f"{shown(given)} is not {wanted}, or {nothing!r}")
         return tuple(dict.fromkeys(names))
@@ -239,7 +240,8 @@ def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def _is_gpu_name(name: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._+()-]{0,63}", name) is not None
+    letters = all(letter.isalnum() or letter in " ._+()-" for letter in name)
+    return letters and name.isascii() and name[:1].isalnum() and len(name) <= 64
 
 
 _MOST_GPU_NAMES = 32
@@ -265,20 +267,24 @@ def job_name(given: str) -> str:
     return given
 
 
-OWN_STREAMS = re.compile(r"/dev/(?:stdout|stderr|stdin|tty|fd/.*)|/proc/self/fd/.*")
-"""Names that each process has for its own streams. A job has no others than its logs."""
+def is_own_stream(path: str) -> bool:
+    """True for a name that each process has for its own streams. A job has no others than its
+    logs."""
+    named = path in ("/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty")
+    return named or path.startswith(("/dev/fd/", "/proc/self/fd/"))
 
 
 def log_path(given: str) -> str:
     path(given)
-    if OWN_STREAMS.fullmatch(given):
+    if is_own_stream(given):
         raise ValueError(
             f"{shown(given)} is a stream of a process, not a file; leave the option out, and read "
             "the log: radrm logs -f JOB"
         )
-    for pattern in re.findall(r"%.?", given):
-        if pattern not in ("%j", "%x", "%u", "%A", "%a", "%t", "%%"):
-            raise ValueError(f"{pattern!r} is not a pattern; use %j %x %u %A %a %t, or %% for %")
+    for behind in given.replace("%%", "").split("%")[1:]:
+        if behind[:1] not in tuple("jxuAat"):
+            pattern = repr(f"%{behind[:1]}")
+            raise ValueError(f"{pattern} is not a pattern; use %j %x %u %A %a %t, or %% for %")
     return given
 
 
@@ -294,10 +300,14 @@ def progress_pattern(given: str) -> str:
     return given
 
 
+def is_variable_name(text: str) -> bool:
+    return text.isascii() and text.isidentifier()
+
+
 def variable(given: str) -> tuple[str, str]:
     """Return NAME and VALUE. Refuse the variables that select the GPUs of a job."""
     name, equals, value = given.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    if not equals or not is_variable_name(name):
         raise ValueError(f"{shown(given)} is not NAME=VALUE")
     if name.startswith("CUDA_MPS_") or name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
         raise ValueError(f"{name} is set by radrm itself; leave it out")
@@ -313,7 +323,7 @@ _ROLE = "NAME:COUNT, as in ps:1-4 or worker:2-8,cpus=4,memory=8G,gpus=1"
 def role_option(given: str) -> RoleOption:
     head, *settings = given.split(",")
     name, colon, count = head.partition(":")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", name, re.ASCII):
+    if not is_variable_name(name.replace("-", "_")) or name[0] in "-_" or len(name) > 32:
         raise ValueError(f"{shown(given)} is not a role; write {_ROLE}")
     if not colon or not count:
         raise ValueError(f"role {name} has no count; write {_ROLE}")
@@ -382,15 +392,16 @@ _MOST_CODES = 64
 
 
 def _exit_codes(word: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", word)
-    if found:
-        first, last = int(found[1]), int(found[2] or found[1])
+    low, dash, high = word.partition("-")
+    numbers = is_digits(low, 3) and (is_digits(high, 3) or not dash)
+    if numbers:
+        first, last = int(low), int(high or low)
         if 1 <= first <= last <= 255:
             return first, last
     import signal
 
     known = signal.Signals.__members__.get("SIG" + word.removeprefix("SIG"))
-    if known is None or found:
+    if known is None or numbers:
         raise ValueError(
             f"{shown(word)} is not an exit code from 1 to 255, a range or a signal; write them as "
             "in 1,75-80,KILL"

@@ -7,6 +7,7 @@ import sys
 from radrm.cli.listening import address
 from radrm.cli.parameters import FLAG, TEXT, Parameter
 from radrm.client.connection import Client
+from radrm.client.text import print_text, say, warn
 from radrm.errors import RadrmError, Refused, UsageError
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ def metrics(listen: str, dashboard: bool, alerts: bool) -> None:
     if dashboard or alerts:
         from radrm.metrics.table import ALERTS, DASHBOARD
 
-        print((DASHBOARD if dashboard else ALERTS).read_text("utf-8"), end="")
+        print_text((DASHBOARD if dashboard else ALERTS).read_text("utf-8"))
         return
     where = address(listen, _PORT) if listen else None
     make = _maker()
@@ -69,7 +70,7 @@ def _maker() -> Callable[[], bytes]:
             text = exposition(client)
         problem = reason_of(text)
         if problem is not None and problem != last[0]:  # one that lasts is said once
-            print(f"radrm: {problem}", file=sys.stderr, flush=True)
+            warn(problem)
         last[0] = problem
         return text
 
@@ -83,7 +84,7 @@ def _serve(host: str, port: int, make: Callable[[], bytes]) -> None:
 
     def ready(host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
-        print(f"Serving http://{shown}:{port}/metrics; Ctrl-C ends it", file=sys.stderr, flush=True)
+        say(f"Serving http://{shown}:{port}/metrics; Ctrl-C ends it", error=True)
 
     try:
         asyncio.run(MetricsServer(make).serve(host, port, ready))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.records import Refusal
@@ -19,10 +19,13 @@ class Exclusive:
     jobs may join later; recovered jobs are placed this way (section 6.2.1, step 7).
     """
 
-    floor_mib: int = field(default=0, init=False)
     name: str = "exclusive"
     version: int = 1
     whole_device: bool = True
+
+    @property
+    def floor_mib(self) -> int:
+        return 0
 
     @property
     def overcommits(self) -> bool:

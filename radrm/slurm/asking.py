@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable
 
 from radrm.errors import Refused, plain
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "job_submit.lua"
 """The name of the file; it lies beside slurm.conf."""
-FORMAT = 3
+FORMAT = 4
 """Raise it when the rules of the script change."""
 MARK = f"-- radrm job_submit rules, format {FORMAT}"
 _MARK = re.compile(r"^\s*-- radrm job_submit rules, format (\d{1,6})\s*$", re.ASCII | re.MULTILINE)
@@ -111,6 +110,8 @@ def run(
     `environment` None: that of this process. Raises `SlurmRefused` if it fails, and `Refused` if it
     is not installed or does not end in time.
     """
+    import subprocess  # late: most steps ask Slurm nothing
+
     own = dict(os.environ if environment is None else environment)
     sent = None if input_text is None else input_text.encode("utf-8", "surrogateescape")
     try:

@@ -1,11 +1,15 @@
 """What the daemon writes into the AdminComment of a Slurm job, and what others read there.
 
-    radrm: waits: REASON (returned 1 of 3 times)        while it waits
-    radrm: waits: REASON (limit 60 min, returned ...)   the same; its wait is added to this limit
-    radrm:gpu_s=12.3,smact=0.61,peak_mib=11000,...      at its end: what it has used
+    radrm: waits: REASON (returned 1 of 3 times)         while it waits
+    radrm: waits: REASON (limit +30 min, returned ...)   the same; its limit is longer by this
+    radrm: started (limit +7 min)                        its limit is longer by its wait
+    radrm:gpu_s=12.3,smact=0.61,peak_mib=11000,...       at its end: what it has used
 
-Only root writes there, and Slurm's accounting keeps it. A job's Comment is its user's: a step
-writes there, about a node without a daemon, only where nothing stands.
+`job_submit.lua` reads the minutes in slurmctld: where a comment replaces another, it adds the
+difference to the limit that the job has then. So an update needs no question before it, twice is as
+once, and a limit that an administrator changes meanwhile stays changed. Only root writes there, and
+Slurm's accounting keeps it. A job's Comment is its user's: a step writes there, about a node
+without a daemon, only where nothing stands.
 """
 
 from __future__ import annotations
@@ -19,28 +23,35 @@ from msgspec.structs import asdict
 MOST_RETURNS = 3
 """How often a job goes back to Slurm for another node."""
 _LONGEST_REASON = 160
-_END = re.compile(r"\((?:limit (\d{1,9}) min, )?returned (\d{1,3}) of \d{1,3} times\)$")
+_END = re.compile(r"\((?:limit \+\d{1,6} min, )?returned (\d{1,3}) of \d{1,3} times\)$")
+_ADDED = re.compile(r"^radrm: [^(]*\(limit \+(\d{1,6}) min[,)]")
 _MARK = "radrm:"
 
 
-def waiting(reason: str, returned: int, limit_min: int | None = None) -> str:
+def waiting(reason: str, returned: int, added_min: int = 0) -> str:
     """Return the comment of a job that waits for its GPU, and has been returned so often.
-    `limit_min`: its own time limit, to which its wait has been added."""
+    `added_min`: by how much its time limit is longer meanwhile."""
     text = " ".join(reason.replace("(", "[").replace(")", "]").split())[:_LONGEST_REASON]
-    limit = "" if limit_min is None else f"limit {limit_min} min, "
+    limit = f"limit +{added_min} min, " if added_min else ""
     return f"{_MARK} waits: {text} ({limit}returned {returned} of {MOST_RETURNS} times)"
+
+
+def started(added_min: int) -> str:
+    """Return the comment of a job that has waited, and now has a time limit longer by this."""
+    return f"{_MARK} started (limit +{added_min} min)"
 
 
 def returned(comment: str) -> int:
     """Return how often a job has gone back to Slurm, as its comment says; 0 if it does not."""
     found = _END.search(comment.strip()) if comment.startswith(_MARK) else None
-    return int(found[2]) if found else 0
+    return int(found[1]) if found else 0
 
 
-def own_limit_min(comment: str) -> int | None:
-    """Return the time limit, in minutes, of a job whose wait has been added to it; None if not."""
-    found = _END.search(comment.strip()) if comment.startswith(_MARK) else None
-    return int(found[1]) if found and found[1] else None
+def added_min(comment: str) -> int:
+    """Return by how much the time limit of a job is longer, as its comment says; 0 if it does
+    not."""
+    found = _ADDED.match(comment)
+    return int(found[1]) if found else 0
 
 
 def why_waiting(comment: str) -> str | None:

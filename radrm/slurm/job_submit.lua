@@ -1,4 +1,4 @@
--- radrm job_submit rules, format 3
+-- radrm job_submit rules, format 4
 --[[
   Slurm's job_submit plugin for the partition whose GPUs radrm shares. Put it beside slurm.conf as
   job_submit.lua, with JobSubmitPlugins=lua there. `radrm slurm setup` prints it with the names and
@@ -224,6 +224,14 @@ function radrm_submit(job, partitions)
    return slurm.SUCCESS
 end
 
+local function added(comment)
+   -- By how many minutes a limit is longer, as radrm's comment says; nil: it is none of radrm's
+   if string.match(comment or "", "^radrm: ") == nil then
+      return nil
+   end
+   return tonumber(string.match(comment, "%(limit %+(%d+) min[,)]") or 0)
+end
+
 function radrm_modify(job, record)
    local was_ours = named(record.partition)
    local ours, others = named(job.partition)
@@ -243,6 +251,11 @@ function radrm_modify(job, record)
    if was_ours and others then
       return refuse("a job cannot be moved out of partition " .. RADRM.partition
          .. ": its script runs through radrm; submit it to the other one")
+   end
+   -- A job's wait for its GPU is given back. Slurm lets nobody but administrators write there.
+   local before, after = added(record.admin_comment) or 0, added(job.admin_comment)
+   if was_ours and after ~= nil and after ~= before and record.time_limit < slurm.NO_VAL then
+      job.time_limit = math.max(1, record.time_limit - before) + after
    end
    return slurm.SUCCESS
 end

@@ -14,7 +14,8 @@ import pwd
 import sys
 
 from radrm.cli import main as entry
-from radrm.errors import RadrmError, Refused, UsageError, plain
+from radrm.client.text import say
+from radrm.errors import RadrmError, Refused, UsageError
 from radrm.slurm.inside.request import job_of
 
 TYPE_CHECKING = False
@@ -56,7 +57,7 @@ def _run(name: str, words: list[str]) -> int:
     if name in INSTEAD:
         raise Refused(f"{name} is not here; use: {INSTEAD[name]}")
     if name not in ("sbatch", "scontrol") and {"-h", "--help"} & set(words) == {"--help"}:
-        print(f"{name} of radrm: its options: radrm help slurm.md")
+        say(f"{name} of radrm: its options: radrm help slurm.md")
         return 0
     return _COMMANDS[name](words)
 
@@ -108,7 +109,7 @@ def _sbatch(words: list[str]) -> int:
     for job in json.loads(said.getvalue() or "[]"):
         if job["ticket"] is not None:
             number = job["id"] if job["id"] is not None else job["ticket"]
-            print(number if parsable else f"Submitted batch job {number}", flush=True)
+            say(number if parsable else f"Submitted batch job {number}")
             if waits and code == 0:
                 code = wait([job["ticket"]], False)
     return code
@@ -124,12 +125,12 @@ def _squeue(words: list[str]) -> int:
         at = line.index("--") + 1
         there = known(line[at:])
         if not there and ids_of(line[at:]):
-            print(f"slurm_load_jobs error: {NO_JOB}", file=sys.stderr)
+            say(f"slurm_load_jobs error: {NO_JOB}", error=True)
             return 1
         if not there:  # a name that no job has is none of Slurm's errors
             (layout,) = [word for word in line if word.startswith("--format=")]
             if "--no-header" not in line:
-                print(heading(read_format(layout.partition("=")[2])))
+                say(heading(read_format(layout.partition("=")[2])))
             return 0
         line[at:] = there
     _radrm(line)
@@ -203,9 +204,9 @@ def _sinfo(words: list[str]) -> int:
         state = "idle" if not busy else "alloc" if busy == len(gpus) else "mix"
     row = "{:<9} {:<5} {:<9} {:>5}  {:<6} {:<15} {}"
     if header:
-        print(row.format("PARTITION", "AVAIL", "TIMELIMIT", "NODES", "STATE", "NODELIST", "GRES"))
+        say(row.format("PARTITION", "AVAIL", "TIMELIMIT", "NODES", "STATE", "NODELIST", "GRES"))
     host = os.uname().nodename
-    print(row.format("gpu*", "up", "infinite", 1, state, host, plain(gres)))
+    say(row.format("gpu*", "up", "infinite", 1, state, host, gres))
     return 0
 
 

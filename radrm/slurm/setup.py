@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 
 from msgspec import Struct
 
@@ -145,7 +143,8 @@ def health(radrm: str = "radrm", run: str = "/run") -> str:
 
 
 def _filled(name: str, known: Mapping[str, str]) -> str:
-    text = files("radrm.slurm").joinpath(name).read_text("utf-8")
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        text = file.read()
     for key, value in known.items():
         text = text.replace(f"@{key}@", value)
     return text
@@ -158,5 +157,7 @@ def wrapper(radrm: str) -> str:
 
 def program() -> str:
     """Return the path of the `radrm` that runs: on the nodes it is likely at the same place."""
+    import shutil
+
     found = shutil.which("radrm") or os.path.join(os.path.dirname(sys.executable), "radrm")
     return os.path.abspath(found)

@@ -138,6 +138,8 @@ def prepare(request: SubmitRequest, file: str | None, config: Config) -> Cluster
     """Return what a job file (None: the command of the request) asks of Slurm. Raises `RadrmError`
     for one that cannot go there."""
     raw, slurm = request.raw_options, config.slurm
+    if request.arguments:
+        raise UsageError("--cluster takes no arguments of a script; write them into the script")
     if file is None:
         job_file = wrap_command(list(request.command), raw)
         script = f"#!/bin/sh\nexec {shlex.join(request.command)}\n"

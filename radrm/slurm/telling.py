@@ -6,15 +6,14 @@ told of a job replaces what has not been told of it yet, so a controller that wa
 last state only. A job costs
 
     one question when its step begins (`serving.py`), and one update at its end
-    if it waits for longer: one update, and at its start one question and one update
+    if it waits for longer: one update then, and one at its start
 
 and a change of its reason at most one update of the node in a minute.
 
 A job's time limit is Slurm's. Slurm counts it from the start of the step, so the wait is given
-back: while a job waits its limit is longer by the patience, at its start it is its own and the time
-that it has waited. The difference is taken from what Slurm says then, since an administrator may
-have changed the limit meanwhile. Its own limit stands in the comment, for a daemon that starts
-anew. Where Slurm has no limit, that of the job's file becomes Slurm's.
+back: while a job waits its limit is longer by the patience, at its start by the time that it has
+waited. The comment says by how much, and slurmctld adds it (`comment.py`). Where Slurm has no
+limit, that of the job's file becomes Slurm's.
 
 Only root may write an AdminComment or lengthen a limit; any other daemon tells nothing.
 """
@@ -32,8 +31,7 @@ from radrm.core.units import show_seconds
 from radrm.errors import RadrmError
 from radrm.slurm import comment
 from radrm.slurm.asking import is_up, run
-from radrm.slurm.outer import Told, length_s, shown
-from radrm.structs import replace
+from radrm.slurm.outer import Told, length_s
 
 log = logging.getLogger("radrm.slurm")
 
@@ -41,7 +39,7 @@ _NOTED_AFTER_S, _NOTED_PART = 30.0, 0.1
 """A job is noted that has waited so long, or this part of its limit: most start at once."""
 _AGAIN_S = 60.0
 """Between two notes of a node about jobs whose reason has changed."""
-_UPDATE_S, _ASK_S, _PING_S = 10.0, 10.0, 5.0
+_UPDATE_S, _PING_S = 10.0, 5.0
 _PAUSE_S = 1.0
 _KEPT = 4096
 _FAULTS = 3
@@ -94,26 +92,24 @@ def one_line(error: RadrmError) -> str:
 
 
 class _Job:
-    """One job of Slurm's on this node. `own_min`: its own limit, once its wait is added to it."""
+    """One job of Slurm's on this node. `own_min`: its limit in whole minutes, as Slurm counts,
+    without what was added for its wait; None without one. `noted`: its comment is to be replaced
+    at its start."""
 
     def __init__(self, told: Told) -> None:
-        self.named, self.told = told.named, told
+        self.named = told.named
         self.began_s = time.monotonic() - told.ran_s
-        self.returned = comment.returned(told.note)
-        self.own_min = comment.own_limit_min(told.note)
-        self.noted = comment.why_waiting(told.note) is not None
+        self.returned, added_min = comment.returned(told.note), comment.added_min(told.note)
+        self.own_min: int | None = None
+        if told.limit_s is not None:
+            self.own_min = max(1, math.ceil(told.limit_s / 60) - added_min)
+        self.noted = added_min > 0 or comment.why_waiting(told.note) is not None
         self.kind: frozenset[str] | None = None
         self.has_started = self.has_ended = False
 
     @property
     def waited_s(self) -> float:
         return time.monotonic() - self.began_s
-
-    @property
-    def limit_min(self) -> int | None:
-        """Its own limit in whole minutes, as Slurm counts; None without one."""
-        limit_s = self.told.limit_s
-        return self.own_min or (None if limit_s is None else math.ceil(limit_s / 60))
 
 
 class Notes:
@@ -140,16 +136,15 @@ class Notes:
     def own_limit_s(self, name: str) -> float | None:
         """Return the time limit of a run, without what was added for its wait; None without one."""
         job = self._jobs.get(name)
-        limit_min = None if job is None else job.limit_min
-        return None if limit_min is None else limit_min * 60.0
+        return None if job is None or job.own_min is None else job.own_min * 60.0
 
     def limit(self, name: str, limit_s: float | None) -> None:
         """Let Slurm have the limit of a job's file, if it has none."""
         job = self._jobs.get(name)
-        if job is None or limit_s is None or job.limit_min is not None or not self._voice.may_tell:
+        if job is None or limit_s is None or job.own_min is not None or not self._voice.may_tell:
             return
-        job.told = replace(job.told, limit_s=limit_s)
-        text = str(math.ceil(limit_s / 60))
+        job.own_min = math.ceil(limit_s / 60)
+        text = str(job.own_min)
         self._voice.do(f"the limit of {name}", lambda: _update(job.named, TimeLimit=text))
 
     def is_due(self, name: str) -> bool:
@@ -157,11 +152,10 @@ class Notes:
         job = self._jobs.get(name)
         if job is None or not self._voice.may_tell:
             return False
-        limit_s = job.told.limit_s
-        after_s = min(_NOTED_AFTER_S, _NOTED_PART * limit_s if limit_s else _NOTED_AFTER_S)
-        if job.kind is None:
-            return job.waited_s >= after_s
-        return time.monotonic() >= self._again_s
+        if job.kind is not None:
+            return time.monotonic() >= self._again_s
+        limit_s = math.inf if job.own_min is None else job.own_min * 60.0
+        return job.waited_s >= min(_NOTED_AFTER_S, _NOTED_PART * limit_s)
 
     def waiting(self, name: str, why: str, kind: frozenset[str]) -> None:
         """Tell why a job waits, if it does so for another kind of reason than was told."""
@@ -170,17 +164,9 @@ class Notes:
             return
         if job.kind is not None:
             self._again_s = time.monotonic() + _AGAIN_S
-        job.kind = kind
-
-        def tell() -> None:
-            more = {}
-            if job.own_min is None and job.limit_min is not None:
-                more["TimeLimit"] = str(job.limit_min + self._patience_min)
-            limit = job.limit_min
-            _update(job.named, AdminComment=comment.waiting(why, job.returned, limit), **more)
-            job.noted, job.own_min = True, limit
-
-        self._voice.do(name, tell)
+        job.kind, job.noted = kind, True
+        added_min = 0 if job.own_min is None else self._patience_min
+        self._comment(name, job, comment.waiting(why, job.returned, added_min))
 
     def started(self, name: str) -> None:
         """Tell that a job runs, and give it back the time that it has waited."""
@@ -189,31 +175,19 @@ class Notes:
             return
         job.has_started = True
         self._faults.clear()
-        if job.kind is None and not job.noted:
-            return  # nothing was told of it
-        # A step that stays for longer gains nothing by it.
-        waited_min = min(math.ceil(job.waited_s / 60), self._patience_min)
-
-        def tell() -> None:
-            more, limit_s = {}, None
-            if job.limit_min is not None:
-                limit_s = length_s(shown(job.named, _ASK_S).get("TimeLimit", ""))
-            if limit_s is not None:
-                added = self._patience_min if job.own_min is not None else 0
-                limit = max(1, math.ceil(limit_s / 60) - added) + waited_min
-                more["TimeLimit"] = str(limit)
-            _update(job.named, AdminComment="", **more)
-            job.noted, job.own_min = False, None
-
-        self._voice.do(name, tell)
+        if job.noted and self._voice.may_tell:
+            # A step that stays for longer gains nothing by it.
+            waited_min = min(math.ceil(job.waited_s / 60), self._patience_min)
+            self._comment(name, job, comment.started(waited_min if job.own_min else 0))
 
     def returns(self, name: str, why: str) -> None:
         """Tell that a job goes back to Slurm because it has waited too long, and how often."""
         job = self._jobs.get(name)
         if job is not None and self._voice.may_tell:
-            text = comment.waiting(why, job.returned + 1)
-            more = {} if job.own_min is None else {"TimeLimit": str(job.own_min)}
-            self._voice.do(name, lambda: _update(job.named, AdminComment=text, **more))
+            self._comment(name, job, comment.waiting(why, job.returned + 1))
+
+    def _comment(self, name: str, job: _Job, text: str) -> None:
+        self._voice.do(name, lambda: _update(job.named, AdminComment=text))
 
     def ended(self, name: str, use: comment.Use) -> bool:
         """Tell what a job has used. Returns whether that is done: its step waits so long, since
@@ -223,7 +197,7 @@ class Notes:
             return True
         before, job.has_ended = job.has_ended, True
         if not before and self._voice.may_tell:
-            self._voice.do(name, lambda: _update(job.named, AdminComment=use.text()))
+            self._comment(name, job, use.text())
         return not self._voice.is_telling(name)
 
     # ------------------------------------------------------------- the node

@@ -3,6 +3,9 @@
 Workers would be processes without the tracer, and pinned memory needs a GPU. After enough steps
 the loader in use ends its epoch, so that the script goes on to its evaluation, which can need
 more memory than training. A loader that evaluates then gives three batches.
+
+Where batches differ in size (sentences, point clouds), three are not enough. So the loader looks
+through those that follow, and gives the largest for one more step.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import inspect
 import time
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,6 +23,9 @@ EVALUATED = 3
 """Batches of an evaluation after the steps."""
 SLOW_S = 3.0
 """A training batch that takes this long is used again for the further steps."""
+SEARCH_S, SEARCHED = 3.0, 2000
+"""How long, and among how many, the largest batch is looked for."""
+_DEEPEST, _MOST_PARTS = 4, 10_000
 
 
 class Data:
@@ -27,7 +34,7 @@ class Data:
     def __init__(self, script: Any) -> None:
         self._script = script
         self._latest: Any = None
-        self.over = False
+        self._sought = self.over = False
 
     def begin(self) -> None:
         tensor: Any = torch.Tensor
@@ -57,10 +64,26 @@ class Data:
     def took(self, batches: Batches) -> None:
         self._latest = weakref.ref(batches)
 
+    def _training(self) -> Batches | None:
+        latest = self._latest() if self._latest is not None else None
+        return latest if latest is not None and latest.trains else None
+
+    def seek_largest(self) -> bool:
+        """Let a further batch be the largest, once, if the batches differ in size."""
+        latest = self._training()
+        if self._sought or latest is None or not latest.differ:
+            return False
+        latest.seeks = self._sought = True
+        return True
+
+    def found(self, number: int) -> None:
+        self._script.guesses.append(
+            f"batches: they differ in size; the largest of {number} was used"
+        )
+
     def end_epoch(self) -> bool:
         """End the epoch of the loader that trains. False: no loader does."""
-        latest = self._latest() if self._latest is not None else None
-        if latest is None or not latest.trains:
+        if self._training() is None:
             return False
         self.over = True
         return True
@@ -82,6 +105,8 @@ class Batches:
         self._data, self._real = data, real
         self._taken, self._passes = 0, data.passes
         self._kept: Any = None
+        self._sizes: list[int] = []
+        self.seeks = False
 
     @property
     def trains(self) -> bool:
@@ -98,7 +123,9 @@ class Batches:
         if self._data.over and (self.trains or self._taken >= EVALUATED):
             raise StopIteration
         self._data.took(self)
-        if self._kept is not None:
+        if self.seeks:
+            batch = self._largest()
+        elif self._kept is not None:
             self._data.repeated()
             batch = self._kept
         else:
@@ -106,10 +133,45 @@ class Batches:
             batch = next(self._real)
             if self.trains and time.monotonic() - started > SLOW_S:
                 self._kept = batch
+        if len(self._sizes) < SEARCHED:
+            self._sizes.append(_size(batch))
         self._taken += 1
         return batch
+
+    @property
+    def differ(self) -> bool:
+        """Return whether the batches so far differ in size."""
+        return len(set(self._sizes)) > 1
+
+    def _largest(self) -> Any:
+        """Return the largest batch of those that follow. Raises `StopIteration`: none does."""
+        self.seeks = False
+        until = time.monotonic() + SEARCH_S
+        best = next(self._real)
+        most, number = _size(best), self._taken + 1
+        for batch in self._real:
+            number += 1
+            size = _size(batch)
+            if size > most:
+                best, most = batch, size
+            if time.monotonic() > until or number >= SEARCHED:
+                break
+        self._data.found(number)
+        return best
 
     next = __next__
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+
+def _size(value: Any, depth: int = 0) -> int:
+    """Return the elements of all tensors in a batch."""
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    if depth < _DEEPEST:
+        if not isinstance(value, (Mapping, list, tuple)):
+            value = getattr(value, "__dict__", ())
+        parts = list(value.values()) if isinstance(value, Mapping) else value
+        return sum(_size(part, depth + 1) for part in parts[:_MOST_PARTS])
+    return 0

@@ -66,11 +66,9 @@ class Mixed(TorchDispatchMode):
         touches = on_gpu or any(isinstance(t, FakeTensor) for t in tensors)
         if not touches and not (self._large_is_fake and _is_large(func, args)):
             return func(*args, **kwargs)
-        kwargs = {
-            name: value
-            for name, value in kwargs.items()
-            if not (name == "generator" or name == "pin_memory")
-        }
+        if "generator" in kwargs:  # it stays: an overload of its own can demand it
+            kwargs = {**kwargs, "generator": None}
+        kwargs.pop("pin_memory", None)
         if not self._keeps_values:
             with ONE_AT_A_TIME, self._fake, self._watch:
                 return func(*args, **kwargs)

@@ -147,9 +147,11 @@ def _without_devices(meta: int, cuda: int) -> int | None:
 
 
 def answers(gpus: int) -> None:
-    """Replace the functions of `torch.cuda` with the answers of an A100."""
+    """Replace the functions of `torch.cuda` with the answers of an A100, with the memory of the
+    GPUs here: a program can choose its batch by it."""
+    total = int(os.environ.get("RADRM_TRACE_GPU_MIB") or 40_339) << 20
     properties = types.SimpleNamespace(
-        name="NVIDIA A100-SXM4-40GB", major=8, minor=0, total_memory=42_298_834_944,
+        name="NVIDIA A100-SXM4-40GB", major=8, minor=0, total_memory=total,
         multi_processor_count=108, is_integrated=False, is_multi_gpu_board=False,
         gcnArchName="", warp_size=32, max_threads_per_multi_processor=2048,
         regs_per_multiprocessor=65536, shared_memory_per_block=49152,

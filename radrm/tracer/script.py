@@ -59,8 +59,8 @@ def begin(imports: Any, program: Any) -> None:
 class Script:
     """The trace of this process.
 
-    `skipped` has what the trace left out, in short nouns. `fail` ends the process with an error
-    that names the cause; `finish` ends it with the events.
+    `guesses` are lines for the user. `skipped` has what the trace left out, in short nouns. `fail`
+    ends the process with an error that names the cause; `finish` ends it with the events.
     """
 
     def __init__(self, imports: Any, name: str, folder: str, until: float, gpus: int) -> None:
@@ -70,6 +70,7 @@ class Script:
         self._limit_s = until - self._started
         self._pid, self._inherited = os.getpid(), 0
         self.skipped: list[str] = []
+        self.guesses: list[str] = []
         self.parallel = "none"
         self.watch = Watch()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -147,6 +148,8 @@ class Script:
 
     def enough(self, reason: str) -> None:
         """Enough steps have been seen: let the script evaluate, if a loader's epoch ends now."""
+        if not self._after and self.data.seek_largest():
+            return
         if self._after or not self.data.end_epoch():
             self.finish(self._after or reason)
         self._after = reason
@@ -231,7 +234,10 @@ class Script:
             "torch": str(torch.__version__),
             "cuda": str(torch.version.cuda or "none"),
             "summary": "",
-            "guesses": [f"values: {each} was guessed" for each in sorted(watch.guesses)],
+            "guesses": [
+                *self.guesses,
+                *(f"values: {each} was guessed" for each in sorted(watch.guesses)),
+            ],
             "seconds": round(self.elapsed_s, 3),
             "benchmark": bool(torch.backends.cudnn.benchmark),
             "script": {

@@ -32,7 +32,7 @@ ENOUGH, EACH, OTHERS = 3, 2, 12
 PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
 """Backward passes until a step is made; if there is no optimizer; after the step."""
 TRIED, MORE = 3, 1.02
-"""The step in which a made-up truth is True, and how much more it then may need."""
+"""The step in which made-up truths are the other ones, and how much more it then may need."""
 _MOST_MARKS = 200
 
 
@@ -51,7 +51,9 @@ class Steps:
         self._made: list[Any] = []
         self._seen: dict[int, _Optimizer] = {}
         self._steered = steered
-        self._step_before = 0, 0
+        self._usual: tuple[int, int] | None = None
+        """What the step before `TRIED` needed, and the bytes that it copied to the GPU."""
+        self._doubted = False
         self.backward = self._since_step = 0
         self.shortened = False
         self._autocast: str | None = None
@@ -162,23 +164,32 @@ class Steps:
     def _compare(self) -> None:
         """After the second step try the other answer to truths that are made up.
 
-        A step that then needs more, with no more data, has a branch on such a value: what the
-        step really needs is unknown.
+        A step that then needs more, with no more data, can have a branch on such a value. It has
+        one if the next step, with the usual answers, needs no more, and the one after it, with the
+        others, does again: then what the job really needs is unknown.
         """
         truths, number = values.truths, sum(self.counts)
-        highest, copied = self._watch.next_step()
-        if number == TRIED and len(self._seen) == 1 and truths.line is not None:
-            before, data = self._step_before
-            if highest > MORE * before and copied <= data:
-                self._steered(truths.line)
-        truths.left = 0
-        self._step_before = highest, copied
-        if number == TRIED - 1 and len(self._seen) == 1:
-            truths.try_true()
+        found, line = self._watch.next_step(), truths.line
+        truths.left, truths.line = 0, None
+        if len(self._seen) > 1 or number < TRIED - 1:
+            self._doubted = False
+            return
+        if number == TRIED - 1:
+            self._usual = found
+        elif self._usual is not None:
+            other, before = (number - TRIED) % 2 == 0, self._usual
+            more = found[0] > MORE * before[0] and found[1] <= before[1]
+            if more and line is not None and self._doubted:
+                self._steered(line)
+            self._doubted = more and line is not None if other else self._doubted and not more
+        if number == TRIED - 1 or (self._doubted and (number - TRIED) % 2):
+            truths.try_other()
 
     def _all_seen(self) -> bool:
         counts = self.counts
-        if max(counts) < ENOUGH or (min(counts) < EACH and sum(counts) < OTHERS):
+        if self._doubted or max(counts) < ENOUGH:
+            return False
+        if min(counts) < EACH and sum(counts) < OTHERS:
             return False
         waiting = [o for o in (made() for made in self._made) if o is not None]
         never = [o for o in waiting if id(o) not in self._seen and _has_gpu_weights(o)]

@@ -24,6 +24,8 @@ _torch: Any = torch
 MOST_WHOLE, MOST_FLOATS = 1 << 18, 1 << 12
 """Known tensors have at most this many elements, of whole numbers or truths, or of floats."""
 _MOST_READ = 1 << 26
+SMALL = 1e-6
+"""The other value of a number that is made up."""
 
 
 class Known:
@@ -76,47 +78,68 @@ def forget(tensor: Any) -> None:
 class Guess(int):
     """A whole number that was made up for a value on the GPU, or computed from one."""
 
-
-def _closed(name: str) -> Callable[..., Any]:
-    plain = getattr(int, name)
-
-    def operate(self: Any, *others: Any) -> Any:
-        result = plain(self, *others)
-        return Guess(result) if type(result) is int else result
-
-    return operate
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
 
 
-for _name in (
-    "add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg",
-    "abs", "pos",
-):  # fmt: skip
-    setattr(Guess, f"__{_name}__", _closed(f"__{_name}__"))
+class Reading(float):
+    """Likewise a number with a fraction."""
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+
+def _guessed(value: Any) -> Any:
+    kind = {int: Guess, float: Reading}.get(type(value))
+    return value if kind is None else kind(value)
+
+
+def _closed(plain: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: _guessed(plain(*values))
+
+
+def _compared(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def compare(self: Any, other: Any) -> Any:
+        found = plain(self, other)
+        return truths.answer(found) if isinstance(found, bool) else found
+
+    return compare
+
+
+for _kind, _plain in ((Guess, int), (Reading, float)):
+    for _name in (
+        "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv",
+        "rfloordiv", "mod", "rmod", "neg", "abs", "pos",
+    ):  # fmt: skip
+        setattr(_kind, f"__{_name}__", _closed(getattr(_plain, f"__{_name}__")))
+    for _name in ("lt", "le", "gt", "ge"):
+        setattr(_kind, f"__{_name}__", _compared(getattr(_plain, f"__{_name}__")))
 
 
 class Truths:
-    """The answer to `if tensor:` where the values are unknown.
+    """The answer to `if tensor:` and `if loss.item() < best:` where the values are unknown.
 
-    It is False. In one step it can be True for the first `MOST` times, to see whether a branch
-    on it changes what the step needs. A loop that waits for False then still ends.
+    Usually it is False, or what follows from 1. In one step the first `MOST` answers are the
+    other ones, to see whether a branch on them changes what the step needs. A loop that waits for
+    the usual one then still ends.
     """
 
-    MOST = 8
+    MOST = 32
 
     def __init__(self) -> None:
         self.left = 0
         self.line: str | None = None
-        """The user's line that read the latest True."""
+        """The user's line that got the latest other answer."""
 
-    def try_true(self) -> None:
+    def try_other(self) -> None:
         self.left, self.line = self.MOST, None
 
-    def read(self) -> bool:
+    def answer(self, usual: bool) -> bool:
         if self.left <= 0:
-            return False
+            return usual
         self.left -= 1
         self.line = lines.here() or self.line
-        return True
+        return not usual
 
 
 truths = Truths()
@@ -125,10 +148,12 @@ truths = Truths()
 def made_up(dtype: torch.dtype) -> Any:
     """Return a value of this type for one that is unknown."""
     if dtype == torch.bool:
-        return truths.read()
+        return truths.answer(False)
     if dtype.is_complex:
         return complex(1.0)
-    return 1.0 if dtype.is_floating_point else Guess(1)
+    if dtype.is_floating_point:  # for `float(loss) < best`, which gets a plain number
+        return SMALL if truths.answer(False) else 1.0
+    return Guess(1)
 
 
 def array(tensor: Any) -> torch.Tensor:
@@ -215,9 +240,14 @@ def _numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
 
 
 def _item(self: Any) -> Any:
-    """PyTorch's own would return a plain number for a `Guess`."""
-    value = _torch._C.TensorBase.item(self)
-    return Guess(value) if type(value) is int and known(self) is None else value
+    """PyTorch's own would return a plain number for a made-up one."""
+    if known(self) is not None or self.dtype.is_complex or self.dtype == torch.bool:
+        return _torch._C.TensorBase.item(self)
+    left, truths.left = truths.left, 0  # the comparison gets the other answer, not the value
+    try:
+        return _guessed(_torch._C.TensorBase.item(self))
+    finally:
+        truths.left = left
 
 
 def _list(self: Any) -> Any:

@@ -7,7 +7,7 @@ import os
 
 from radrm.cli.listening import address
 from radrm.cli.parameters import FLAG, TEXT, TEXTS, Parameter
-from radrm.client.text import warn
+from radrm.client.text import say, warn
 from radrm.errors import RadrmError, UsageError
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ def serve(
     base = _base(listener, sorted(names))
 
     def ready() -> None:
-        print(f"Open, once: {page.link(base)}" if not no_token else f"Serving {base}/", flush=True)
+        say(f"Open, once: {page.link(base)}" if not no_token else f"Serving {base}/")
 
     if not unix and not ipaddress.ip_address(host).is_loopback:
         warn(f"{host} can be reached by others, and nothing is encrypted: who reads the link or")

@@ -94,6 +94,11 @@ def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     ("word", "said"),
     [
         ("stauts", "radrm: unknown command stauts; did you mean status?\n"),
+        (
+            "sh",
+            "radrm: unknown command sh; to submit a program write: "
+            "radrm submit -- python train.py\n",
+        ),
         ("qqq", "radrm: unknown command qqq; see radrm --help\n"),
         ("--verson", "radrm: unknown option --verson; did you mean --version?\n"),
         ("-x", "radrm: unknown option -x; see radrm --help\n"),

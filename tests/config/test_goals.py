@@ -68,6 +68,10 @@ def test_settings_of_a_rule_that_auto_does_not_choose_are_named() -> None:
     ]
 
 
+def test_the_shipped_order_takes_the_weights_of_users() -> None:
+    assert contradictions(parse_config("[orders.fair]\nweights = {ada = 2}", "x")) == []
+
+
 def test_an_unknown_goal_is_refused_with_those_that_exist() -> None:
     with pytest.raises(BadConfig, match=r"goal must be .*sharing"):
         parse_config('goal = "fast"', "x")

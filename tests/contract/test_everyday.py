@@ -162,12 +162,19 @@ def test_a_restart_forgets_nothing() -> None:
 
 def test_a_vanished_device_is_refused_and_its_job_goes_on() -> None:
     world = World(gpus(2))
-    job = world.submit(1000)
-    world.step(ev.DevicesSeen(at=world.now, devices=world.devices[1:]))
+    job, both = world.submit(1000), world.devices
+    world.devices = both[1:]
+    world.step(ev.DevicesSeen(at=world.now, devices=world.devices))
     assert world.state(job) is JobState.RUNNING
     assert world.where(world.submit(1000)) == ("GPU-1",)
     world.end(job)
-    assert "GPU-0" not in world.scheduler.state.ledgers
+    seen = {each.device.uuid: each for each in world.scheduler.snapshot.devices}
+    assert seen["GPU-0"].vanished, "its administrator sees what is missing"
+    assert (seen["GPU-0"].reading, seen["GPU-0"].free_mib) == (None, None), "nothing is known of it"
+    world.devices = both
+    world.step(ev.DevicesSeen(at=world.now, devices=both))
+    world.read()
+    assert world.where(world.submit(1000)) == ("GPU-0",)
 
 
 def test_a_late_or_repeated_event_changes_nothing() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 
@@ -19,6 +20,7 @@ from radrm.daemon.decisions import MOST_REFUSED, Decisions, Unsaved
 from radrm.daemon.effects import Effects
 from radrm.daemon.launches import cpus_of, memory_of, weight_of
 from radrm.daemon.launching import client_environment
+from radrm.daemon.loop import Loop
 from radrm.daemon.mps import Stops
 from radrm.errors import Refused, StoreError
 from radrm.host.mps.interface import Access
@@ -212,11 +214,34 @@ def begun(world: World, *actions: act.Action) -> tuple[Any, list[str]]:
 
 def test_what_is_saved_is_launched_after_the_answers() -> None:
     world, _, launch = launched()
-    decisions, done = begun(world, launch, act.TakeReadings(devices=()))
-    assert done == ["TakeReadings"]
+    decisions, done = begun(world, launch, act.EstimateJob(job_id=1))
+    assert done == ["EstimateJob"]
     decisions.launch()
     decisions.launch()
-    assert done == ["TakeReadings", "Launch"]
+    assert done == ["EstimateJob", "Launch"]
+
+
+def test_devices_are_read_while_the_end_of_their_job_is_saved() -> None:
+    world, job, launch = launched()
+    effects = effects_of(world)
+    decisions, read = decisions_of(world, effects), effects._read_soon
+    decisions.commit()
+    decisions._store.save.side_effect = lambda *_: read.assert_called_once()
+    ended = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
+    decisions.process([ended])
+    assert not decisions.unsaved
+    read.assert_called_once()
+
+
+def test_the_client_of_a_new_envelope_is_answered_before_its_job_is_launched() -> None:
+    loop = MagicMock(unsaved=False, _rescan_at=inf, _count_at=inf, intake=MagicMock(empty=True))
+    loop.clock.now.return_value = SimpleNamespace(boot_s=0.0)
+    loop._decisions.wake_at = None
+    loop._notice_arrivals.return_value = True
+    Loop._gather(loop)
+    calls = [name for name, *_ in loop.mock_calls]
+    calls = [name for name in calls if name in ("scan", "_turns.run", "_decisions.launch")]
+    assert calls[calls.index("scan") :][:3] == ["scan", "_turns.run", "_decisions.launch"]
 
 
 @pytest.mark.parametrize(
@@ -309,17 +334,17 @@ def test_the_core_hears_that_its_actions_have_waited_for_the_store() -> None:
 
 
 def test_the_sm_fraction_of_a_start_is_the_clients_percentage() -> None:
-    access = Access("/pipes", None, {"GPU-0": 0}, None)
+    access = Access("/pipes", None)
     name = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-    assert name not in client_environment(access, ["GPU-0"], None)
+    assert name not in client_environment(access, 1, None)
     fractions = {"GPU-0": 0.25, "GPU-1": 0.5, "GPU-2": None}
     shares = tuple(Share(uuid, sm_fraction=each) for uuid, each in fractions.items())
     fraction = Placement(shares, Collocation.MPS).sm_fraction
-    assert client_environment(access, ["GPU-0"], None, fraction)[name] == "25"
-    assert client_environment(access, ["GPU-0"], None, 0.001)[name] == "1"
+    assert client_environment(access, 1, None, fraction)[name] == "25"
+    assert client_environment(access, 1, None, 0.001)[name] == "1"
     assert Placement(shares[2:], Collocation.MPS).sm_fraction is None
-    limited = Access("/pipes", None, {"GPU-0": 0}, 20)
-    assert client_environment(limited, ["GPU-0"], None, fraction)[name] == "20"
+    limited = Access("/pipes", None, 20)
+    assert client_environment(limited, 1, None, fraction)[name] == "20"
 
 
 def test_a_weight_reaches_the_launcher_and_is_the_sum_over_tasks() -> None:

@@ -23,6 +23,21 @@ def simjob(memory: str, smact: float, seconds: float, *more: str) -> list[str]:
     return ["--", *words, "--seconds", str(seconds), *more]
 
 
+def test_a_job_waits_for_a_home_that_is_not_mounted(home: DaemonHome) -> None:
+    users, away = home.work / "ada", home.work / "away"
+    users.mkdir()
+    home.start()
+    job = home.submit("--hold", "--chdir", str(users), f"--env=HOME={users}", "--", "touch", "ran")
+    users.rename(away)
+    home.radrm("release", str(job))
+    wait_until(lambda: "is mounted" in (home.job(job)["reason"] or ""))
+    assert home.job(job)["state"] == "PENDING"
+    away.rename(users)
+    home.radrm("release", str(job))
+    assert home.wait_end(job)["state"] == "COMPLETED"
+    assert (users / "ran").exists()
+
+
 def test_a_job_runs_and_leaves_its_output(guest: DaemonHome) -> None:
     job = guest.submit("--", sys.executable, "-c", "print('hello'); import sys; sys.exit(7)")
     done = guest.wait_end(job)
@@ -69,6 +84,29 @@ def test_what_a_job_is_told(guest: DaemonHome) -> None:
     assert told["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
     assert 1024 < int(told["MASTER_PORT"]) < 65536
     assert told["A"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("own", "takes"),
+    [
+        ({}, None),
+        ({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "what is reserved"),
+        ({"XLA_PYTHON_CLIENT_PREALLOCATE": "1", "XLA_CLIENT_MEM_FRACTION": ".3"}, None),
+    ],
+)
+def test_jax_that_takes_memory_at_its_start_takes_what_is_reserved(
+    guest: DaemonHome, own: dict[str, str], takes: str | None
+) -> None:
+    code = "import os; print(os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION'))"
+    words = [f"--env={name}={value}" for name, value in own.items()]
+    job = guest.submit("--gpu-memory=4G", *words, "--", sys.executable, "-c", code)
+    guest.wait_state(job, "COMPLETED")
+    told = guest.output(job).strip()
+    if takes is None:
+        assert told == "None"
+        return
+    total = guest.ask("gpus")[0]["total_mib"]
+    assert 3 * 1024 < float(told) * total < 5 * 1024
 
 
 def test_device_indices_for_those_who_cannot_read_uuids(guest: DaemonHome) -> None:

@@ -194,6 +194,32 @@ def test_variables_that_a_program_file_names_count(
     assert before != sources_of(["python", "a.py", "--config=net.yaml"], str(tmp_path))
 
 
+MODULES = {
+    "train.py": "import os, torch\nfrom net import make as m\nimport lib.data as d, sys\n",
+    "net.py": "try:\n    from lib import (blocks,\n        heads)\nexcept ImportError: pass\n",
+    "lib/__init__.py": "",
+    "lib/data.py": "from .. import far\n",
+    "lib/blocks.py": "from .deep.more import x\nfrom . import data\nimport train\n",
+    "lib/heads.py": "\0\xff",
+    "lib/deep/more.py": "",
+    "other.py": "",
+}
+
+
+@pytest.mark.parametrize("words", [["python", "train.py"], ["python", "-m", "train"]])
+@pytest.mark.parametrize(("name", "counts"), [(name, name != "other.py") for name in MODULES])
+def test_modules_that_a_program_imports_from_its_folder_count(
+    tmp_path: Path, words: list[str], name: str, counts: bool
+) -> None:
+    for each, text in MODULES.items():
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / each).write_text(text)
+    before = sources_of(words, str(tmp_path))
+    assert before == sources_of(words, str(tmp_path))
+    (tmp_path / name).write_text(MODULES[name] + "# changed\n")
+    assert (before != sources_of(words, str(tmp_path))) == counts
+
+
 def test_names_of_variables_are_whole_words() -> None:
     assert variables_of("echo $AB $_ ${B:-1} C", {"A": "1", "AB": "2", "B": "3", "_": "4"}) == [
         "AB=2",

@@ -24,6 +24,9 @@ def folder(tmp_path: Path) -> Path:
     program = tmp_path / "sub" / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
+    for name, text in (("bare.py", "x\n"), ("bare", "x\n"), ("windows", "#!/bin/sh\r\nx\r\n")):
+        (tmp_path / name).write_bytes(text.encode())
+        (tmp_path / name).chmod(0o755)
     (tmp_path / "train.py").write_text("import os\nlr = os.environ['RADRM_PARAM_lr']\n")
     return tmp_path
 
@@ -73,6 +76,9 @@ MISSING = [
     (["train.py"], {}, NoProgram, "for the file in this folder write python ./train.py"),
     (["plain"], {}, NoProgram, "for the file in this folder write ./plain"),
     (["./sub"], {}, CannotRun, "it is a folder"),
+    (["./bare.py", "1"], {}, CannotRun, "write: radrm submit -- python ./bare.py 1"),
+    (["./bare", "1"], {}, CannotRun, "write: radrm submit -- bash ./bare 1"),
+    (["./windows", "1"], {}, CannotRun, "radrm submit ./windows -- 1"),
     (["true"], {"chdir": "nowhere"}, UsageError, "nowhere does not exist; make it"),
     (["true"], {"chdir": "plain"}, UsageError, "plain is not a folder"),
     (["{x}"], {}, NoProgram, "{x} gets its values from --param=x="),
@@ -115,6 +121,35 @@ def test_a_refusal_of_what_a_job_may_make_names_the_way_out(
 ) -> None:
     with pytest.raises(UsageError, match="or add --after=JOB if a job makes it"):
         notes_of(folder, *command, **options)
+
+
+@pytest.mark.parametrize(
+    ("command", "absent"),
+    [
+        (["python3.11", "-u", "trian.py", "x.py"], "trian.py"),
+        (["torchrun", "--nproc-per-node", "2", "sub/no.py"], "sub/no.py"),
+        (["bash", "no.sh"], "no.sh"),
+        (["python", "train.py", "no.py"], None),
+        (["python", "-c", "print()", "no.py"], None),
+        (["python", "-m", "no.py"], None),
+        (["cat", "no.py"], None),
+    ],
+)
+def test_a_script_that_is_not_there_is_named(
+    folder: Path, command: list[str], absent: str | None
+) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin" / command[0]).symlink_to("/bin/true")
+    notes = notes_of(folder, *command, env=["PATH=bin"])
+    assert [note.split()[0] for note in notes] == ([] if absent is None else [absent])
+
+
+def test_options_of_a_script_that_a_command_runs_are_named(folder: Path) -> None:
+    (folder / "sub" / "program").write_text("#!/bin/sh\n#RAD --gpus=2\n")
+    for command in (["sub/program", "0.1"], ["bash", "sub/program", "0.1"]):
+        (note,) = notes_of(folder, *command)
+        assert note.endswith("radrm submit sub/program -- 0.1")
+    assert notes_of(folder, "cat", "sub/program") == ()
 
 
 def test_each_kind_of_missing_program_has_the_code_of_shells() -> None:
@@ -178,8 +213,18 @@ def test_modules_beside_a_python_script_are_not_found_by_its_copy(
     monkeypatch.chdir(folder)
     first = f"#!{sys.executable}\n"
     assert notes_of_script(folder, f"{first}import os, sys\nimport torch\n") == ()
-    (note,) = notes_of_script(folder, f"{first}import os\nfrom train import main\n")
-    assert "module train" in note and "radrm submit -- python job.rad" in note
+    (folder / "sub" / "part.py").touch()
+    for line, module in (
+        ("from train import main", "train"),
+        ("import os, train as t, sys", "train"),
+        ("def main():\n    from train import main", "train"),
+        ("from sub.part import main", "sub.part"),
+        ("from sub import (other, part)", "sub.part"),
+        ("import sub.part", "sub.part"),
+    ):
+        (note,) = notes_of_script(folder, f"{first}import os\n{line}\n")
+        assert f"module {module} " in note and "radrm submit -- python job.rad" in note
+    assert notes_of_script(folder, f"{first}import sub, os.train\nfrom . import train\n") == ()
 
 
 def test_the_folders_of_logs_of_a_sweep_are_those_of_its_values(folder: Path) -> None:
@@ -274,3 +319,35 @@ def test_times_and_ratios_are_no_ranges(folder: Path) -> None:
         with pytest.raises(UsageError, match=r"ratios .*go into a --params file") as caught:
             notes_of(folder, "echo", "{x}", param=[f"x={value}"])
         assert "9:16" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "closed"),
+    [
+        ({}, ["."]),
+        ({"output": "sub/%j.out"}, ["sub"]),
+        ({"output": "%j.out", "error": "sub/e.log"}, ["sub"]),
+        ({"output": "plain"}, ["sub", "."]),
+        ({"output": "/dev/null"}, ["."]),
+    ],
+)
+def test_a_folder_in_which_the_user_cannot_write_the_log_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], closed: list[str]
+) -> None:
+    assert notes_of(folder, "true", **options) == ()
+    names = {os.path.realpath(folder / each) for each in closed}
+    allowed = os.access
+    monkeypatch.setattr(
+        "os.access",
+        lambda path, mode: os.path.realpath(path) not in names and allowed(path, mode),
+    )
+    found = notes_of(folder, "true", **options)
+    elsewhere = options.get("output") in ("plain", "/dev/null")
+    assert len(found) == (0 if elsewhere else 1)
+    assert all("is not yours to write to" in note for note in found)
+
+
+def test_a_program_of_notices_that_cannot_run_is_named(folder: Path) -> None:
+    targets = [f"{folder}/sub/program:fail", f"{folder}/plain", f"{folder}/none:end", "mail"]
+    found = notes_of(folder, "true", notify=targets)
+    assert [note.split()[1] for note in found] == [f"{folder}/plain", f"{folder}/none"]

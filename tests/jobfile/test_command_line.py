@@ -36,6 +36,12 @@ def test_a_command_is_left_as_it_is() -> None:
     assert request.files == () and request.parsable and not request.help
 
 
+def test_what_stands_after_a_job_file_are_its_arguments() -> None:
+    request = parse_submit(["--gpus=2", "a.rad", "--", "--gpus=9", ""])
+    assert (request.files, request.arguments) == (("a.rad",), ("--gpus=9", ""))
+    assert request.command == () and request.raw_options == {"gpus": "2"}
+
+
 @pytest.mark.parametrize("argv", [["--help"], ["-h"], ["x", "--nonsense", "--help"]])
 def test_help_beats_everything(argv: list[str]) -> None:
     assert parse_submit(argv).help
@@ -47,7 +53,9 @@ def test_help_beats_everything(argv: list[str]) -> None:
         ([], "nothing to submit"),
         (["--wait"], "nothing to submit"),
         (["--"], "no command after --"),
-        (["a.rad", "--", "python"], "both job files and a command"),
+        (["a.rad", "b.rad", "--", "python"], "is for one job file, and here are 2"),
+        (["a.rad", "--lr=3"], "options of 'a.rad' itself stand after --"),
+        (["\u2013\u2013gpus=2", "a.rad"], "write '--gpus=2'"),
         (["a.rad", "--wiat"], "did you mean --wait?"),
         (["a.rad", "--wait=yes"], "unknown option '--wait=yes'; did you mean --wait?"),
         (["a.rad", "-n", "1"], "unknown option '-n'"),

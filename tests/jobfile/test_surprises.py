@@ -164,8 +164,9 @@ def test_other_uses_of_its_name_are_not(line: str) -> None:
 
 def test_a_python_script() -> None:
     first = "#!/usr/bin/env python3"
-    assert len(notes("import os\nos.chdir(os.path.dirname(__file__))", first)) == 1
-    assert notes("import os  # not __file__\nprint('&')", first) == []
+    for own in ("__file__", "sys.argv[0]"):
+        assert len(notes(f"import os\nos.chdir(os.path.dirname({own}))", first)) == 1
+    assert notes("import os  # not __file__\nprint(sys.argv[0], 1 & 2)", first) == []
 
 
 def test_hostile_texts_are_read_for_a_bounded_time() -> None:

@@ -116,6 +116,21 @@ def test_lines_of_slurm_and_pbs() -> None:
     assert notes(written, slurm=True) == notes(written) == []
 
 
+@pytest.mark.parametrize(
+    "line", ["#$ -l gpu=1", "#BSUB -W 2:00", "#COBALT -n 1", "#PBS -l select=1"]
+)
+def test_lines_of_other_queues_are_named(line: str) -> None:
+    (note,) = notes(f"#!/bin/bash\n{line}\ntrue\n")
+    assert note.startswith("line 2 is for ")
+    assert notes(f"#!/bin/bash\n#{line}\n#$HOME\ntrue\n") == []
+
+
+@pytest.mark.parametrize("line", ["# SBATCH --gres=gpu:1", " #SBATCH -n1", "#sbatch --time=1"])
+def test_comments_that_may_be_meant_for_slurm_are_named(line: str) -> None:
+    (note,) = notes(f"#!/bin/bash\n{line}\n##SBATCH -c2\n# sbatch this file\ntrue\n", slurm=True)
+    assert note.startswith("line 2 is only a comment")
+
+
 def test_an_interpreter_that_is_not_in_the_first_line() -> None:
     (note,) = notes("\n#!/usr/bin/env python3\nprint(1)\n")
     assert note.startswith("line 2 ('#!/usr/bin/env python3') is not the first one")

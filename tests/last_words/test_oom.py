@@ -215,6 +215,8 @@ NO_TRACEBACK = [
         + "in expression starting at /home/me/train.jl:3",
         12_208,
     ),
+    ("Error: out of memory launching kernel kNLSkinTest", None),
+    ("RuntimeError: Device(id:0) memory isn't enough and alloc failed, kernel name: 0_Conv", None),
     (
         "mxnet.base.MXNetError: [12:00:00] src/storage/pooled_storage_manager.h:161: cudaMalloc retry failed: out of memory",
         None,
@@ -312,3 +314,32 @@ STILL_OOM = {
 @pytest.mark.parametrize("text", STILL_OOM.values(), ids=STILL_OOM)
 def test_still_out_of_memory(text: str) -> None:
     assert classify(FAILED, text) is not None
+
+
+@pytest.mark.parametrize(
+    ("logged", "exception"),
+    [
+        (
+            "failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED",
+            "tensorflow.python.framework.errors_impl.InternalError: Blas GEMM launch failed",
+        ),
+        (
+            "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED",
+            "UnknownError: Failed to get convolution algorithm. This is probably because cuDNN "
+            "failed to initialize, so try looking to see if a warning log message was printed",
+        ),
+        (
+            "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED",
+            "jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library "
+            "initialization failed. Look at the errors above for more details.",
+        ),
+    ],
+)
+def test_an_exception_that_refers_to_the_log_before_it(logged: str, exception: str) -> None:
+    line = f"2024-01-01 10:00:00.123456: E external/xla/cuda_dnn.cc:466] {logged}\n"
+    assert classify(FAILED, line + traceback(exception)) is not None
+    assert classify(FAILED, traceback(exception)) is None
+    assert classify(FAILED, line + STEPS_ON + traceback("ValueError: bad label")) is None
+
+
+STEPS_ON = "".join(f"step {i} loss 0.3\n" for i in range(12))

@@ -71,10 +71,16 @@ def test_the_commands_lead_to_functions(wheel: zipfile.ZipFile) -> None:
     parser = configparser.ConfigParser()
     parser.read_string(wheel.read(f"{NAME}.dist-info/entry_points.txt").decode())
     scripts = parser["console_scripts"]
-    assert set(scripts) >= {"radrm", "radrmd", "radrun", "radrm-simjob"}
+    assert set(scripts) >= {"radrmd", "radrun", "radrm-simjob"}
     for target in scripts.values():
         module, _, function = target.partition(":")
         assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_the_script_of_radrm_can_be_run(wheel: zipfile.ZipFile) -> None:
+    script = wheel.getinfo(f"{NAME}.data/scripts/radrm")
+    assert wheel.read(script).startswith(b"#!python\n"), "pip writes its Python there"
+    assert script.external_attr >> 16 & 0o111
 
 
 def test_the_licence_is_a_name_and_a_file(metadata: Message, wheel: zipfile.ZipFile) -> None:

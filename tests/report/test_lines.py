@@ -27,6 +27,8 @@ USUAL = [
     ("step=120 total=1000 loss=3.1e-1", "step=120 total=1000 loss=0.31"),
     ("step 5/10 loss 0.4", "step=5 total=10 loss=0.4"),
     ("Step: 10, Loss: -2.5", "step=10 loss=-2.5"),
+    # Megatron
+    ("iteration        5/     300 | lm loss: 5.0E+00 |", "step=5 total=300 loss=5"),
     ("iter 7 | loss 1.25", "step=7 loss=1.25"),
     (
         "global_step=3 max_steps=9 train_loss=.5 work_done=0.3",
@@ -55,6 +57,8 @@ def test_usual_forms(line: str, told: str) -> None:
     "bar",
     [
         "62/100 ━━━━━━━━━━━━━━━━━━━━ 3s 5ms/step - loss: 0.31",
+        "\x1b[1m62/100\x1b[0m \x1b[32m━━━━━━\x1b[0m\x1b[37m━━━━\x1b[0m \x1b[1m3s\x1b[0m 5ms/step - "
+        "loss: 0.31",
         " 62/100 [==>..] - ETA: 3s - loss: 0.31",
     ],
 )

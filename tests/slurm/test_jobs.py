@@ -9,7 +9,7 @@ from radrm.config import SlurmConfig
 from radrm.errors import Refused
 from radrm.slurm import jobs
 from radrm.slurm.asking import SlurmRefused, is_in_job, jobs_of, pids_in, record
-from radrm.slurm.comment import own_limit_min, returned
+from radrm.slurm.comment import added_min, returned
 from radrm.slurm.jobs import listed
 from radrm.slurm.outer import count_in, moment, told_of
 
@@ -66,13 +66,13 @@ def test_without_groups_slurm_is_asked() -> None:
 def test_what_the_controller_says_of_a_job() -> None:
     text = (
         "JobId=47 JobName=my job UserId=ada(1000) Partition=shared BatchHost=g1 RunTime=00:01:30 "
-        "TimeLimit=1-00:00:00 AdminComment=radrm: waits: x (limit 60 min, returned 2 of 3 times)  "
+        "TimeLimit=1-00:00:00 AdminComment=radrm: waits: x (limit +30 min, returned 2 of 3 times)  "
         "Comment=site:47 TresPerNode=gres:gpumem:9000"
     )
     told = told_of("46_1", record(text), "gpumem")
     assert (told.id, told.uid, told.node, told.name) == ("47", 1000, "g1", "my job")
     assert (told.limit_s, told.ran_s, told.gpumem_mib) == (86400.0, 90.0, 9000)
-    assert (returned(told.note), own_limit_min(told.note)) == (2, 60)
+    assert (returned(told.note), added_min(told.note)) == (2, 30)
     assert told_of("4", record("JobId=4 TimeLimit=UNLIMITED UserId=x"), "gpumem").limit_s is None
 
 

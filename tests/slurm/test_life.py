@@ -23,6 +23,7 @@ from tests.waiting import wait_until
 FULL, FREE = "g1", "g2"
 """Nodes with a daemon: the GPUs of the first are taken. The third node has none."""
 PREEMPTION = """\
+KillWait=30
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=g1,g2,g3 PriorityTier=10 OverSubscribe=NO State=UP"""

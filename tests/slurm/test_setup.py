@@ -19,6 +19,7 @@ from radrm.core.units import parse_seconds
 from radrm.errors import UsageError
 from radrm.slurm.asking import FORMAT, format_of
 from radrm.slurm.commands.slurm import _node
+from radrm.slurm.comment import started, waiting
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf, unequal
 from radrm.slurm.submitting import is_gpumem_asked, is_wrapped, unwrap, wrap
 
@@ -234,6 +235,29 @@ def test_a_change_must_not_lead_around_the_rules(
 ) -> None:
     call = f'slurm_job_modify(job, {{ partition = "{record}" }}, {{}}, 1000)'
     assert decided(call, **job)["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "limit_min", "found_min"),
+    [
+        ("", waiting("x", 0, 30), 60, 90),
+        (waiting("x", 0, 30), started(7), 90, 67),
+        (waiting("x", 0, 30), started(7), 120, 97),  # an administrator has added half an hour
+        (waiting("x", 0, 30), started(7), 5, 8),  # or has taken nearly all
+        (waiting("x", 1, 30), waiting("y (limit +5 min, ", 1, 30), 90, None),
+        (waiting("x", 1, 30), waiting("x", 2), 90, 60),
+        (started(7), "radrm:gpu_s=3", 67, None),
+        (started(7), "site:7", 67, None),
+        (started(7), None, 67, None),
+        ("", waiting("x", 0, 30), NO_VAL + 1, None),
+    ],
+)
+def test_a_wait_is_added_to_the_limit_that_a_job_has(
+    before: str, after: str | None, limit_min: int, found_min: int | None
+) -> None:
+    record = f'{{ partition = "gpus", time_limit = {limit_min}, admin_comment = "{before}" }}'
+    found = decided(f"slurm_job_modify(job, {record}, {{}}, 0)", admin_comment=after)
+    assert found.get("time_limit") == found_min
 
 
 def test_the_lines_name_what_the_configuration_names() -> None:

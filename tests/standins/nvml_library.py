@@ -26,10 +26,10 @@ from tests.standins.nvml_state import (
 __all__ = ["A100", "H100", "Nvml", "build"]
 
 
-def build(folder: Path, old_driver: bool = False) -> Path:
+def build(folder: Path) -> Path:
     """Compile the library into `folder`; its path. Skips the test where there is no compiler."""
     try:
-        return compile_library(folder, old_driver)
+        return compile_library(folder)
     except NoCompiler as error:
         pytest.skip(str(error))
 
@@ -60,12 +60,6 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("nvml"))
 
 
-@pytest.fixture(scope="session")
-def old_nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of a driver before 510: no `_v3` lists, no memory version 2, no GPM."""
-    return build(tmp_path_factory.mktemp("old-nvml"), old_driver=True)
-
-
 @pytest.fixture
 def nvml_driver(nvml_library: Path, tmp_path: Path) -> Nvml:
     """A driver with no GPU yet, for other processes: give them its `environment`."""
@@ -77,13 +71,3 @@ def nvml(nvml_driver: Nvml, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nvml]:
     """A driver with no GPU yet, that `pynvml` of this process runs against too."""
     with attached(nvml_driver, monkeypatch):
         yield nvml_driver
-
-
-@pytest.fixture
-def old_nvml(
-    old_nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Nvml]:
-    """The same with the old driver's library."""
-    driver = Nvml(tmp_path / "nvml-state", old_nvml_library)
-    with attached(driver, monkeypatch):
-        yield driver

@@ -76,7 +76,7 @@ class NoCompiler(Exception):
     """The library cannot be built here."""
 
 
-def compile_library(folder: Path, old_driver: bool = False) -> Path:
+def compile_library(folder: Path) -> Path:
     """Compile the library into `folder`; its path. Raises NoCompiler."""
     compiler = shutil.which("cc")
     if compiler is None:
@@ -84,9 +84,8 @@ def compile_library(folder: Path, old_driver: bool = False) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "libnvidia-ml.so.1"
     sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
-    old = ["-DOLD_DRIVER"] if old_driver else []
     done = subprocess.run(
-        [compiler, *FLAGS, *old, "-o", str(library), *sources],
+        [compiler, *FLAGS, "-o", str(library), *sources],
         capture_output=True,
         text=True,
         timeout=120,

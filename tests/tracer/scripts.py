@@ -526,6 +526,71 @@ def branch_on_a_guess() -> None:
         optimizer.zero_grad()
 
 
+def branch_on_an_item(read: Any = torch.Tensor.item) -> None:
+    """Likewise, and the value is read as a number first."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    best = 0.5
+    for _ in range(20):
+        x = torch.randn(8, WIDTH, device="cuda")
+        loss = model(x).sum()
+        if read(loss) / 2 < best / 2:
+            loss = loss + model(x.repeat(4096, 1)).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def branch_on_a_float() -> None:
+    branch_on_an_item(float)
+
+
+def growing() -> None:
+    """A step that needs more from the third on, and reads a value: no branch."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    kept = []
+    for number in range(20):
+        loss = model(torch.randn(8, WIDTH, device="cuda")).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(float(loss))
+        if number == 1:
+            kept.append(torch.zeros(WIDTH, WIDTH, device="cuda"))
+
+
+def sentences() -> None:
+    """Batches differ in size, and the largest comes long after the third."""
+    model = net().cuda()
+    optimizer = sgd(model)
+
+    class Sentences(Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, at: int) -> torch.Tensor:
+            return torch.zeros(4096 if at == 30 else 1 + at, WIDTH)
+
+    for x in DataLoader(Sentences(), batch_size=None):
+        model(x.cuda()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def generated() -> None:
+    """Random numbers by generators of the GPU, which is the default device."""
+    torch.set_default_device("cuda")
+    generator = torch.Generator(device="cuda").manual_seed(3)
+    model = net()
+    optimizer = sgd(model)
+    for _ in range(9):
+        x = torch.randn(8, WIDTH, generator=generator)
+        model(x[torch.randperm(8, generator=generator)]).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def endless() -> None:
     model = net().cuda()
     optimizer = sgd(model)

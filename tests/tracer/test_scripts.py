@@ -45,6 +45,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "reading": (2, {}),
     "indexed": (2, {}),
     "inference_mode": (2, {}),
+    "generated": (2, {}),
     "new_tensors": (2, {}),
     "policy": (2, {}),
     "moved_by_threads": (2, {}),
@@ -63,6 +64,9 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "by_hand": (3, {"steps": [], "reason": "backward passes"}),
     "amp": (2.5, {"precision": "amp"}),
     "accumulation": (4, {"steps": [1], "reason": "backward passes", "optimizer_bytes": WEIGHTS}),
+    "growing": (3, {"steps": [4]}),
+    # weights and the batch, its first activation and two gradients
+    "sentences": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
     "gan": (4, {"steps": [8, 2]}),
     "average": (3, {}),
     "evaluated": (2 + 3 * BATCH_OF_4096 / WEIGHTS, {"steps": [3]}),
@@ -80,6 +84,8 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "failing_late": ("ValueError: after one step", True),
     "size_of_a_guess": ("size depends on a value computed on the GPU", True),
     "branch_on_a_guess": ("branch on a value computed on the GPU", True),
+    "branch_on_an_item": ("branch on a value computed on the GPU", True),
+    "branch_on_a_float": ("branch on a value computed on the GPU", True),
     "sharded": ("FSDP", True),
     "spread": ("several GPUs in one process", True),
     "endless": ("made 1 of 2 steps", False),
@@ -178,7 +184,7 @@ def test_what_cannot_be_known_has_no_answer_and_its_reason(documents: Any, name:
 
 def test_a_loop_without_an_optimizer_ends_after_four_passes(documents: Any) -> None:
     document = the_trace(documents, "recurrent")
-    assert document["script"]["backward"] in (4, 5)
+    assert document["script"]["backward"] in (4, 5, 6)
     cell = 4 * (4 * 1024 * (64 + 1024) + 8 * 1024)
     assert 2 * cell < replayed(document).peak_need < 5 * cell + CUBLAS
 

@@ -102,9 +102,22 @@ def test_an_error_before_the_second_step_is_no_answer(tmp_path: Path) -> None:
     assert "events" not in document
 
 
-def test_a_job_that_insists_on_preallocation_gets_its_reason(tmp_path: Path) -> None:
-    document = traced(tmp_path, TRAINS.format(calls=9), XLA_PYTHON_CLIENT_PREALLOCATE="true")
-    assert "XLA_PYTHON_CLIENT_PREALLOCATE" in str(document["error"])
+@pytest.mark.parametrize(
+    ("says", "takes"),
+    [
+        ({}, 4000 + 4000 + 50_000),  # radrm says how much
+        ({"XLA_CLIENT_MEM_FRACTION": ".5"}, 512 << 20),
+        ({"XLA_PYTHON_CLIENT_MEM_FRACTION": ".25"}, 256 << 20),
+        ({"XLA_CLIENT_MEM_FRACTION": ".5", "RADRM_TRACE_GPU_MIB": ""}, None),
+    ],
+)
+def test_a_job_that_insists_on_preallocation(
+    tmp_path: Path, says: dict[str, str], takes: int | None
+) -> None:
+    environment = {"RADRM_TRACE_GPU_MIB": "1024", "XLA_PYTHON_CLIENT_PREALLOCATE": "true", **says}
+    document = traced(tmp_path, TRAINS.format(calls=9), **environment)
+    assert document.get("events") == (None if takes is None else [takes])
+    assert ("error" in document) == (takes is None)
 
 
 def test_a_job_for_the_cpu_is_left_alone(tmp_path: Path) -> None:

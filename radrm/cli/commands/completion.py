@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from radrm.cli.parameters import WORDS, Parameter
+from radrm.client.text import print_text
 from radrm.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -28,10 +29,10 @@ def completion(words: list[str]) -> None:
     if shell not in SHELLS:
         raise UsageError(f"radrm completion: {shell[:40]!r} is not {_SHELL}")
     if line:
-        print("\n".join(answer(shell, line)))
+        print_text("".join(f"{each}\n" for each in answer(shell, line)))
         return
     with open(os.path.join(_HERE, f"radrm.{shell}"), encoding="utf-8") as file:
-        print(file.read(), end="")
+        print_text(file.read())
 
 
 def answer(shell: str, line: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from radrm.cli.parameters import JSON, TEXTS, WORD, Parameter
 from radrm.cli.settings import filled, find_errors, meant_by_auto
 from radrm.cli.toml_text import toml_text, toml_value
 from radrm.client.connection import Client
-from radrm.client.text import print_json
+from radrm.client.text import print_json, print_text, say
 from radrm.config import (
     Config,
     ConfigFile,
@@ -59,7 +59,7 @@ def show(settings: list[str], as_json: bool) -> None:
     if as_json:
         print_json(config_document(given, file))
     else:
-        print(config_text(given, file), end="")
+        print_text(config_text(given, file))
 
 
 def config_text(given: Config, file: ConfigFile) -> str:
@@ -167,10 +167,9 @@ def check(file: str, as_json: bool) -> int:
         path = None if found.path is None else str(found.path)
         print_json({"file": path, "found": found.text is not None, "errors": errors})
     elif errors:
-        for cause in errors:
-            print(plain(cause))
+        say(*errors)
     else:
-        print(plain(f"{found.path}: fine" if found.text is not None else _where(found)))
+        say(f"{found.path}: fine" if found.text is not None else _where(found))
     return 1 if errors else 0
 
 
@@ -217,7 +216,7 @@ def reload() -> None:
                     "doctor)"
                 )
             sleep(_PAUSE_S)
-    print("The daemon has started anew with its configuration; jobs run on.")
+    say("The daemon has started anew with its configuration; jobs run on.")
 
 
 def _started_at(client: Client) -> float | None:

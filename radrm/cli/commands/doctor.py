@@ -78,7 +78,7 @@ def fine(names: Sequence[str]) -> Styled:
     """The one line about all checks that are in order; a narrow terminal shows its beginning."""
     line = Styled(f"{Level.OK.value:<4}", _STYLE[Level.OK], cut=True)
     ending = "" if len(names) == 1 else "s"
-    line.append(f"  {len(names)} check{ending} (--all has their lines): {plain(', '.join(names))}")
+    line.append(f"  {len(names)} check{ending} (--all has their lines): {', '.join(names)}")
     return line
 
 

@@ -6,6 +6,7 @@ from radrm.cli.commands.jobs import to_change
 from radrm.cli.parameters import FLAG, JSON, OF_JOBS, REFERENCES, WORDS, Parameter
 from radrm.cli.results import job_name, show_results
 from radrm.client.connection import command_jobs
+from radrm.client.text import print_text
 from radrm.errors import UsageError
 from radrm.jobfile.options import FIXED, SHOWN
 
@@ -40,7 +41,7 @@ EDIT_PARAMETERS = (
 def edit(jobs: list[str], options: RawOptions, as_json: bool, show_help: bool) -> int:
     """Change options of jobs: priority, time limit, memory... (radrm edit --help)."""
     if show_help:
-        print(edit_help())
+        print_text(f"{edit_help()}\n")
         return 0
     if not jobs:
         raise UsageError("command line: no job named; write: radrm edit JOB --priority=10")

@@ -21,11 +21,11 @@ from radrm.client.estimates import (
     one_shape,
     read,
 )
-from radrm.client.fitting import Fit, fitted, room_mib
-from radrm.client.text import Document, print_json, warn
+from radrm.client.fitting import Fit, fitted
+from radrm.client.text import Document, print_json, say, warn
 from radrm.config import Config
 from radrm.core.units import show_mib
-from radrm.errors import BadFile, RadrmError, UsageError, plain
+from radrm.errors import BadFile, RadrmError, UsageError
 from radrm.estimators.learning.contexts import assumed_mib
 from radrm.estimators.traces import Traced
 from radrm.host.estimation.asking import SCRIPT, Answer
@@ -105,11 +105,11 @@ def _fit(asked: Asked, ways: Traceable, found: Mapping[str, Answer], config: Con
         return None
     shown = sys.stderr.isatty()
 
-    def say(what: str) -> None:
+    def tell(what: str) -> None:
         if shown:
-            print(f"radrm: tracing with {what} ...", file=sys.stderr)
+            warn(f"tracing with {what} ...")
 
-    return fitted(asked, ways, config, room_mib(), say)
+    return fitted(asked, ways, config, tell)
 
 
 def _document(found: Answer, fit: Fit | None) -> Document:
@@ -198,15 +198,14 @@ def summarize(
             }
         )
         return
-    print(f"Wrote {plain(str(target))}: for your job file: #RAD --model-summary={target}")
+    say(f"Wrote {target}: for your job file: #RAD --model-summary={target}")
     at = "" if traced.batch_size is None else f" at batch size {traced.batch_size}"
-    print(
+    say(
         f"The training step will take about {show_mib(round(likely_mib))} per GPU{at}; "
         f"{show_mib(round(traced.need_mib + context_mib))} is the least it "
         f"can run in (traced in {traced.seconds:.1f} s)"
     )
-    for guess in traced.guesses:
-        print(f"guess: {guess}")
+    say(*(f"guess: {guess}" for guess in traced.guesses))
 
 
 def _read(data: bytes) -> dict[str, object]:

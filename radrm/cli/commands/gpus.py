@@ -6,7 +6,7 @@ from radrm.cli.parameters import DEVICES, FLAG, JSON, TEXT, YES, Parameter
 from radrm.cli.show.devices import devices_page
 from radrm.cli.show.styled import show
 from radrm.client.connection import Client
-from radrm.client.text import print_json
+from radrm.client.text import print_json, say
 from radrm.errors import UsageError
 
 TYPE_CHECKING = False
@@ -99,5 +99,5 @@ def resume(devices: list[str], as_json: bool) -> int:
 
     results = command_devices("resume", devices)
     if not results and not as_json:
-        print("No GPU is drained.")
+        say("No GPU is drained.")
     return show_results(results, lambda r: f"Resumed GPU {r['index']}", as_json)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 from radrm.cli.parameters import CLUSTER, FLAG, NUMBER, WORD, Parameter
 from radrm.cli.show.log import outputs, stream_and_leave, until_left
@@ -154,9 +153,10 @@ def _only_slurm_is_here() -> bool:
         return False
     from radrm.wings import target
 
-    with suppress(RadrmError):
+    try:
         return target("cluster").is_configured() is True
-    return False
+    except RadrmError:
+        return False
 
 
 def _follow(client: Client, job: str, stderr: bool, attempt: int | None, lines: int | None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -10,9 +9,9 @@ from radrm.cli.parameters import DEVICES, FLAG, JSON, YES, Parameter
 from radrm.cli.results import show_results
 from radrm.cli.show.question import be_sure
 from radrm.client.connection import Client
-from radrm.client.text import Document, print_json
+from radrm.client.text import Document, print_json, say
 from radrm.core.units import gpus_named
-from radrm.errors import UsageError, plain
+from radrm.errors import UsageError
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.1
@@ -40,14 +39,13 @@ def status(as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        for line in _lines(row):
-            print(plain(line))
+        say(*_lines(row))
     if not rows:
         simulated = [gpu["index"] for gpu in served if gpu.get("mps")]
         if simulated:
-            print(f"MPS is simulated on {gpus_named(simulated)}; no control daemon is needed.")
+            say(f"MPS is simulated on {gpus_named(simulated)}; no control daemon is needed.")
         else:
-            print("MPS is off; to enable it, set mps.enabled = true in the configuration.")
+            say("MPS is off; to enable it, set mps.enabled = true in the configuration.")
 
 
 START_PARAMETERS = (DEVICES, JSON)
@@ -130,7 +128,7 @@ def _settled(client: Client, uuids: list[str], on: bool) -> dict[str, Document]:
             return rows
         for line in map(_waits_for, left if waited_s > _QUIET_S else ()):
             if line not in said:
-                print(plain(line), file=sys.stderr, flush=True)
+                say(line, error=True)
                 said.add(line)
         time.sleep(_PAUSE_S)
 

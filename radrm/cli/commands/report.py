@@ -10,9 +10,9 @@ from radrm.cli.show.shares import limits_page, shares_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.last_state import ReadingClient
-from radrm.client.text import my_name, print_json
+from radrm.client.text import my_name, print_json, say
 from radrm.core.units import SIMULATED_GPUS
-from radrm.errors import Refused, UsageError, plain
+from radrm.errors import Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _write(
         with open(path, "wb") as file:
             file.write(written)
     except OSError as error:
-        raise Refused(f"cannot write {plain(path)}: {error.strerror}; name another file") from None
+        raise Refused(f"cannot write {path}: {error.strerror}; name another file") from None
     show(Styled(f"Wrote {path}"))
 
 
@@ -196,7 +196,7 @@ def history(
     if layout:
         head = [] if no_header else [heading(parts)]
         rows = [row(parts, job, answer["devices"], end_s) for job in answer["jobs"]]
-        print("".join(f"{line}\n" for line in (*head, *rows)), end="")
+        say(*head, *rows)
         return
     total = answer["total"]
     if first >= total > 0:
@@ -210,7 +210,7 @@ def history(
         sizes = {"limit": str(limit or ""), "page": str((page or 1) + 1)}
         for key, value in (filters | times_given | sizes).items():
             command += [f"--{key}", value] if value else []
-        more = plain(shlex.join(command))
+        more = shlex.join(command)
     show(*history_page(answer, more))
 
 

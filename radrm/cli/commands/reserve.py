@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from radrm.cli.parameters import DEVICES, FLAG, JSON, NUMBER, TEXT, Parameter
 from radrm.client.connection import Client
-from radrm.client.text import print_json
-from radrm.errors import UsageError, plain
+from radrm.client.text import print_json, say
+from radrm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        print("No GPU is reserved; reserve one for yourself with: radrm reserve --for 4h")
+        say("No GPU is reserved; reserve one for yourself with: radrm reserve --for 4h")
     else:
         from radrm.cli.show.devices import reservations_table
         from radrm.cli.show.styled import show
@@ -111,7 +111,7 @@ def _cancel(number: int, as_json: bool) -> None:
     if as_json:
         print_json([found])
     else:
-        print(plain(f"Cancelled reservation {number} of {_gpus(found)} for {found['for']}."))
+        say(f"Cancelled reservation {number} of {_gpus(found)} for {found['for']}.")
 
 
 def _reserve(words: Document, begin: str, until: str, length: str, as_json: bool) -> None:
@@ -128,14 +128,14 @@ def _reserve(words: Document, begin: str, until: str, length: str, as_json: bool
 
     start = clock(made["start_at"], now) if begin else "now"
     what = f"Reserved {_gpus(made)} for {made['for']}"
-    print(plain(f"{what} from {start} until {clock(made['end_at'], now)}."))
+    say(f"{what} from {start} until {clock(made['end_at'], now)}.")
     if made["others"]:
         are = f"job {', '.join(made['others'])} of others is"
         if len(made["others"]) > 1:
             are = f"jobs {', '.join(made['others'])} of others are"
         then = "preempted at the start, where possible" if made["preempt"] else "run on"
-        print(plain(f"There {are} on it now, and will {'be ' * made['preempt']}{then}."))
-    print(f"Cancel it with: radrm reserve --cancel {made['id']}")
+        say(f"There {are} on it now, and will {'be ' * made['preempt']}{then}.")
+    say(f"Cancel it with: radrm reserve --cancel {made['id']}")
 
 
 def _times(begin: str, until: str, length: str, now: float) -> Document:

@@ -16,7 +16,7 @@ from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
 from radrm.client.session import JupyterHint, Session, jupyter_command
 from radrm.client.submitting import check, put
-from radrm.client.text import FINAL, WAITING, my_name, warn
+from radrm.client.text import FINAL, WAITING, my_name, print_text, warn
 from radrm.errors import RadrmError, UsageError
 from radrm.host import sessions
 from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
@@ -38,7 +38,7 @@ def run(argv: list[str]) -> int:
     if request.help:
         from radrm.jobfile.option_help import run_help  # only the help needs it
 
-        print(run_help(request.help_all), end="")
+        print_text(run_help(request.help_all))
         return 0
     if request.pty and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(

@@ -17,8 +17,9 @@ from typing import Any
 import radrm
 from radrm.cli.parameters import FLAG, SWITCH, TEXT, Parameter
 from radrm.cli.show.question import on_terminal
+from radrm.client.text import say
 from radrm.config import config_path, parse_config, read_config
-from radrm.errors import Refused, StoreError, UsageError, plain
+from radrm.errors import Refused, StoreError, UsageError
 from radrm.extras import lacks
 from radrm.host.service.choices import (
     ALL,
@@ -243,7 +244,7 @@ def usage_lines(users: str | None) -> list[str]:
 
 
 def show(lines: Iterable[str]) -> None:
-    print("\n".join(map(plain, lines)), flush=True)
+    say(*lines)
 
 
 def shown_source(package: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from radrm.client.connection import Client, find_spool
+from radrm.client.text import say
 from radrm.errors import Unreachable
 from radrm.host.storage.paths import Paths, paths_for
 from radrm.host.watched.folders import UserFolders
@@ -25,7 +26,7 @@ def spool() -> None:
     """
     with Client() as client:
         paths, up = find_spool(client)
-        print(_folder(client, paths, up))
+        say(_folder(client, paths, up))
 
 
 def _folder(client: Client, paths: Paths, up: bool) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from radrm.cli.parameters import (
     CLUSTER,
     FLAG,
@@ -22,9 +20,9 @@ from radrm.cli.show.next import are_wanted, command_lines
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import every_job
 from radrm.client.last_state import ReadingClient
-from radrm.client.text import label, print_json
+from radrm.client.text import label, print_json, say
 from radrm.core.units import gpu_count
-from radrm.errors import Refused, UsageError, plain
+from radrm.errors import Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,13 +147,12 @@ def _show_rows(
     from radrm.cli.show.formats import heading, row
 
     if header:
-        print(heading(parts))
+        say(heading(parts))
     at, most = part
     while True:
         left = _MOST if most is None else most - (at - part[0])
         found = client.ask("page", **words, offset=at, limit=min(_MOST, left))
-        for job in found["jobs"]:
-            print(row(parts, job, found["devices"], found["now"]))
+        say(*(row(parts, job, found["devices"], found["now"]) for job in found["jobs"]))
         at += len(found["jobs"])
         if not found["jobs"] or at >= found["total"] or (most and at >= part[0] + most):
             return
@@ -184,8 +181,10 @@ def _tails(logs: Document) -> dict[str, list[str]]:
     paths = paths if logs["stdout"] != logs["stderr"] else {"log": logs["stdout"]}
     found: dict[str, list[str]] = {}
     for which in sorted(paths, key=lambda which: written_s(paths[which])):
-        with suppress(Refused):
+        try:
             found[which] = last_lines(paths[which], owner_of(logs), _OF_LOG) or []
+        except Refused:
+            pass  # it cannot be read
     return found
 
 
@@ -197,7 +196,7 @@ def _next_page(words: Document, first: int, size: int) -> str:
     for option in ("user", "state"):
         command += [f"--{option}", words[option]] if words[option] else []
     command += ["--limit", str(size)] if size != PAGE else []
-    return plain(shlex.join([*command, "--page", str(first // size + 2)]))
+    return shlex.join([*command, "--page", str(first // size + 2)])
 
 
 EXPLAIN_PARAMETERS = (JOB, CLUSTER, JSON)

@@ -6,16 +6,16 @@ the printed lines and the exit code.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 
 from radrm.client.connection import Client
 from radrm.client.submitting import check, count_of, put, remarks_on
-from radrm.errors import UsageError
+from radrm.client.text import print_json, print_text, say, warn
+from radrm.errors import UsageError, plain
 from radrm.host.storage.paths import not_running
-from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood
+from radrm.jobfile.languages import is_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def run(argv: list[str]) -> int:
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
         return carry_out(_target("slurm").request_of(argv))
+    _refuse_command(argv)
     return carry_out(parse_submit(argv))
 
 
@@ -39,13 +40,13 @@ def carry_out(request: SubmitRequest) -> int:
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
-        print(submit_help(request.help_all), end="")
+        print_text(submit_help(request.help_all))
         return 0
     for place, asked in (("cluster", request.cluster), ("pilot", request.pilot)):
         if asked:
             code: int = _target(place).submit(request)
             return code
-    _refuse_program(request.files)
+    _refuse_arguments(request.files)
     with Client() as client:
         results, paths, up = check(client, request)
         if request.dry_run:
@@ -56,10 +57,9 @@ def carry_out(request: SubmitRequest) -> int:
         try:
             tell(request, results, None if up or client.paths is not None else paths)
         except OSError as error:
-            print(
-                f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
-                "nevertheless: do not submit them again",
-                file=sys.stderr,
+            warn(
+                f"cannot write the output: {error.strerror}; the jobs are submitted "
+                "nevertheless: do not submit them again"
             )
             return 1
         failed = max((result["code"] for result in results), default=0)
@@ -74,18 +74,43 @@ def _target(name: str) -> Any:
     return target(name)
 
 
-def _refuse_program(files: Sequence[str]) -> None:
-    """Raise `UsageError` for a command without `--` before it, before its arguments are submitted
-    as job files."""
-    if len(files) < 2 or "/" in files[0] or os.path.exists(files[0]):
+def _refuse_command(words: Sequence[str]) -> None:
+    """Raise `UsageError` if the first word that is no option is a program: a command without `--`
+    before it, whose arguments would be read as job files and options."""
+    at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
+    if at + 1 >= len(words) or "/" in words[at] or os.path.exists(words[at]):
         return
+    if at and "=" not in words[at - 1]:
+        return  # it may be the value of an option, or stand behind `--`
     from shutil import which  # only this mistake needs it
 
-    if which(files[0]) is not None:
-        import shlex
+    if which(words[at]) is not None:
+        step = _line([*words[:at], "--", *words[at:]])
+        raise UsageError(f"{words[at]} is a program, not a job file; write: {step}")
 
-        command = shlex.join(["radrm", "submit", "--", *files])
-        raise UsageError(f"{files[0]} is a program, not a job file; write: {command}")
+
+def _refuse_arguments(files: Sequence[str]) -> None:
+    """Raise `UsageError` for arguments of a job file without `--` before them, before the file is
+    submitted without them."""
+    if len(files) < 2 or not _can_be_job(files[0]):
+        return
+    for file in files[1:]:
+        if not _can_be_job(file):
+            step = _line([files[0], "--", *files[1:]])
+            raise UsageError(
+                f"{plain(file)} is no job file, and nothing was submitted; for arguments of "
+                f"{plain(files[0])} write: {step}"
+            )
+
+
+def _can_be_job(file: str) -> bool:
+    return file == STDIN or (os.path.lexists(file) and not is_data(file))
+
+
+def _line(words: Sequence[str]) -> str:
+    import shlex
+
+    return plain(shlex.join(["radrm", "submit", *words]))
 
 
 def _streams(request: SubmitRequest, results: list[Submission]) -> bool:
@@ -122,16 +147,16 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
     """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
-        print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
+        print_json([{key: r[key] for key in wanted} for r in results])
     for result in results:
         if result["error"] is not None:
-            print(f"radrm: {result['error']}", file=sys.stderr)
+            warn(result["error"])
             continue
         where = result["file"] or result["name"]
         for kind, text in remarks_on(result):
-            print(f"radrm: {kind}: {where}: {text}", file=sys.stderr)
+            warn(f"{kind}: {where}: {text}")
         if request.parsable:
-            print(result["ticket"])
+            say(result["ticket"])
         elif not request.json:
             asked = understood(result["job_file"].options, result["job_file"].raw)
             if result["id"] is not None:
@@ -141,13 +166,12 @@ def tell(request: SubmitRequest, results: list[Submission], unserved: Paths | No
                 name = result["name"]
                 line = f"Submitted {name}{_elements(result)} as {result['ticket']}{asked}"
             # Standard output is for the output of the job.
-            print(line, file=sys.stderr if _streams(request, results) else sys.stdout)
+            say(line, error=_streams(request, results))
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
         cause, step = not_running((unserved,))
-        print(f"radrm: {cause}; {they} in {unserved.state}; {step}", file=sys.stderr)
-    print(end="", flush=True)
+        warn(f"{cause}; {they} in {unserved.state}; {step}")
 
 
 def _elements(result: Submission) -> str:

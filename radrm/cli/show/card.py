@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from radrm.cli.show.columns import Column, Field, Rows, table_of
 from radrm.cli.show.jobs import state_text
 from radrm.cli.show.styled import Styled
@@ -104,7 +102,7 @@ _OUTCOME_STYLE = {
 
 
 _PATHS = ("log", "stdout", "stderr", "script", "folder")
-_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)")
+_ERROR = r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)"
 """The last line of a Python traceback."""
 
 
@@ -152,7 +150,9 @@ def _error(tails: Mapping[str, Sequence[str]]) -> str:
     prints what its buffer holds after the traceback.)"""
     its = tails.get("stderr") or tails.get("log") or ()
     last = its[-1] if tails.get("stderr") else ""
-    return next((line for line in reversed(its) if _ERROR.match(line)), last)
+    import re  # only for a job that has failed
+
+    return next((line for line in reversed(its) if re.match(_ERROR, line)), last)
 
 
 def _log(name: str, lines: Sequence[str]) -> Iterator[Styled]:

@@ -12,7 +12,7 @@ from radrm.cli.show.log import outputs
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client
 from radrm.client.follow import LogFollower, Patient, changes, end_line
-from radrm.client.text import Document, label, next_steps, warn
+from radrm.client.text import Document, label, next_steps, print_text, warn
 from radrm.errors import Refused
 
 
@@ -22,7 +22,7 @@ def follow_jobs(client: Client, words: Document, as_json: bool) -> None:
     alone = words["jobs"] and found["total"] == 1 and found["jobs"][0].get("count", 1) == 1
     if as_json:
         for changed in changes(Patient(client, warn), words):
-            print(*map(json.dumps, changed), sep="\n", flush=True)
+            print_text("".join(f"{json.dumps(job)}\n" for job in changed))
     elif alone:
         _follow_one(client, found)
     else:

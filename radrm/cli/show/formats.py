@@ -17,7 +17,7 @@ from functools import cache
 
 from radrm.client.text import FINAL, WAITING, label
 from radrm.client.words.jobs import where, why
-from radrm.errors import UsageError, plain
+from radrm.errors import UsageError
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -182,7 +182,7 @@ def _nearest(field: str, known: Collection[str]) -> str:
 
 def _part(found: re.Match[str], text: str) -> Part:
     if found["wrong"]:
-        here = plain(text[found.start() :][:12])
+        here = text[found.start() :][:12]
         raise UsageError(
             f"--format: {here!r} is neither %LETTER nor {{FIELD}}; write %% for a %, {{{{ for a {{"
         )
@@ -219,7 +219,7 @@ def _value(part: Part, job: Document, index: Mapping[str, int], now: float) -> s
         found = job.get(part.field, _fields().get(part.field))
     if found is None or found == "":
         return "-"
-    return plain(found if isinstance(found, str) else json.dumps(found))
+    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _joined(values: Sequence[str], parts: Sequence[Part]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from radrm.errors import RadrmError, UsageError
+from radrm.client.text import say
+from radrm.errors import RadrmError, UsageError, plain
 
 EXIT_INTERRUPTED = 130
 
@@ -22,15 +23,16 @@ def be_sure(question: str, instead: str) -> None:
     if not on_terminal():
         raise UsageError(f"{question} There is no terminal to ask at; {instead}")
     try:
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{plain(question)} [y/N] ")
+        sys.stderr.flush()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
-        print(file=sys.stderr)
+        say("", error=True)
         unchanged = Unchanged("nothing was changed")
         unchanged.exit_code = EXIT_INTERRUPTED
         raise unchanged from None
     if not answer.endswith("\n"):
-        print(file=sys.stderr)  # the end of the input is no line
+        say("", error=True)  # the end of the input is no line
     if answer.strip().lower() not in ("y", "yes"):
         raise Unchanged("nothing was changed")
 

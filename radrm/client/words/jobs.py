@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from radrm.client.amounts import clock, number, starts_in
 from radrm.client.text import FINAL, LIVE, WAITING, Document, label
-from radrm.core.units import show_seconds
+from radrm.core.units import is_digits, show_seconds
 from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
@@ -191,8 +189,8 @@ def names_of(job: Document) -> list[str]:
     """
     if job.get("count", 1) == 1:
         return [label(job)]
-    step = re.search(r":(\d+)\]$", label(job))
-    by, first = int(step[1]) if step else 1, job["array_index"]
+    step = label(job).removesuffix("]").rpartition(":")[2]
+    by, first = int(step) if is_digits(step) else 1, job["array_index"]
     return [f"{job['array_id']}_{first + by * number}" for number in range(job["count"])]
 
 

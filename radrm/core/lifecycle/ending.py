@@ -84,10 +84,12 @@ _END_OF_STOP = {
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """Record the end of an attempt, release its devices, and move its job."""
-    if event.never_started is not None and event.passing:
+    if event.never_started is not None and (event.passing or event.passes is not None):
         # The reason lies with the server and may be over soon, so the attempt does not count.
-        voided(state, job, attempt, event.never_started, all_pause=True)
-        launches_fail(state, event.never_started)
+        # A user's files keep that user's jobs alone.
+        voided(state, job, attempt, event.never_started, all_pause=event.passing)
+        if event.passing:
+            launches_fail(state, event.never_started)
         return
     job, attempt = _with_right_start(state, job, attempt, event)
     if event.oom is not None:

@@ -78,8 +78,8 @@ def release_devices(
         if found is not None:
             usage.append(found)
         state.unreserve((owner_of(job_id), ReservationKind.RUNNING, uuid))
-        if ledger is not None and ledger.vanished and not ledger.holdings:
-            state.forget_device(uuid)
+        if ledger is not None:
+            state.forget_if_gone(uuid)
     if devices:
         state.act(TakeReadings(devices=tuple(devices)))
     return tuple(usage)

@@ -14,7 +14,7 @@ from radrm.core.words import DeviceKind, ReservationKind, StopReason
 def take_reading(state: State, reading: Reading) -> None:
     """Save the measured use of a device's attempts, and correct their reservations."""
     ledger = state.ledgers.get(reading.device)
-    if ledger is None:
+    if ledger is None or ledger.vanished:  # a reading of before that
         return
     changed = ledger.take(reading)
     state.turns = None

@@ -151,21 +151,6 @@ class DeviceProcess(Struct, frozen=True):
     mps: bool = False
 
 
-class Counters(Struct, frozen=True):
-    """Further figures of a device's hardware counters, for users. No rule uses them.
-
-    Ratios in 0..1: the time with work on any engine, the occupied warp slots of all SMs, the time
-    with traffic to the device's memory. PCIe: MiB a second, sent and received by the device. None:
-    unknown.
-    """
-
-    graphics_activity: float | None = None
-    sm_occupancy: float | None = None
-    dram_activity: float | None = None
-    pcie_tx_mib_s: float | None = None
-    pcie_rx_mib_s: float | None = None
-
-
 class Reading(Struct, frozen=True):
     """One measurement of one device. A failed reading has only `error`.
 
@@ -185,8 +170,6 @@ class Reading(Struct, frozen=True):
     smact_coarse: bool = False
     """True if `smact` is only estimated from utilization: the part of the time with any kernel."""
     smact_error: str | None = None
-    counters: Counters | None = None
-    """None: what reads the SM activity has no such counters."""
     processes: tuple[DeviceProcess, ...] = ()
     """Those with most memory first."""
     fault: str | None = None

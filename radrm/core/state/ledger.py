@@ -197,9 +197,11 @@ class DeviceLedger:
         self.drained = reason
 
     def vanish(self) -> None:
-        """Note that the device is not listed any more."""
+        """Note that the device is not listed any more, so nothing is known of it now."""
         self.version += 1
         self.vanished = True
+        self.reading = self.unmanaged_mib = None
+        self.energy.interrupt()
 
     def reserved_for_others(self) -> None:
         """Note that other reservations for users count now: jobs find another device here."""

@@ -150,8 +150,6 @@ class State:
         self.ledgers: dict[str, DeviceLedger] = {}
         self.listed: list[Device] = []
         """The devices that have not vanished, by node and index."""
-        self.absent: dict[str, Device] = {}
-        """GPUs that vanished since this daemon started. They may return."""
         self.out_of_service: dict[str, str] = {}
         """Why a device is out of service, by UUID."""
         self.never_idle: dict[str, str] = {}
@@ -326,7 +324,7 @@ class State:
     # ------------------------------------------------------------- devices
 
     def set_devices(self, devices: Iterable[Device]) -> None:
-        """Replace the list of devices. A vanished device stays while attempts are on it."""
+        """Replace the list of devices. One that is not in it any more has vanished."""
         listed = {d.uuid: d for d in devices}
         for uuid, device in listed.items():
             ledger = self.ledgers.get(uuid)
@@ -343,15 +341,11 @@ class State:
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
             ledger.see(device)
-            self.absent.pop(uuid, None)
+        self.listed = sorted(listed.values(), key=lambda d: (d.node, d.index))
         for uuid in [u for u in self.ledgers if u not in listed]:
-            if self.ledgers[uuid].holdings:
+            if not self.ledgers[uuid].vanished:
                 self.ledgers[uuid].vanish()
-            else:
-                self.forget_device(uuid)
-        for parent in {d.parent for d in listed.values() if d.parent is not None}:
-            self.absent.pop(parent, None)  # cut into MIG instances
-        self._list_devices()
+            self.forget_if_gone(uuid)
         sizes = tuple(sorted({device.capacity_mib for device in self.known_devices()}))
         self.waiting.resize(sizes)
         self.largest_mib.clear()
@@ -363,26 +357,28 @@ class State:
             self.waiting.classify_again()
             self.version += 1
 
-    def _list_devices(self) -> None:
-        found = [ledger.device for ledger in self.ledgers.values() if not ledger.vanished]
-        self.listed = sorted(found, key=lambda d: (d.node, d.index))
-
     def known_devices(self) -> list[Device]:
-        """Return the devices of the list, and vanished GPUs that may return."""
-        return [ledger.device for ledger in self.ledgers.values()] + list(self.absent.values())
+        """Return the devices of the list, and vanished ones that may return."""
+        return [ledger.device for ledger in self.ledgers.values()]
 
-    def forget_device(self, uuid: str) -> None:
-        """Remove a vanished device without attempts.
+    def forget_if_gone(self, uuid: str) -> None:
+        """Remove a vanished device without attempts that does not return.
 
-        A GPU may return, so it stays known. A removed MIG instance counts as gone for good.
+        A GPU may return, so it stays known, unless it was cut into MIG instances. A removed
+        instance counts as gone for good.
         """
-        device = self.ledgers.pop(uuid).device
-        self._list_devices()
+        ledger = self.ledgers[uuid]
+        may_return = ledger.device.kind is DeviceKind.GPU and uuid not in self._cut()
+        if not ledger.vanished or ledger.holdings or may_return:
+            return
+        del self.ledgers[uuid]
         self.out_of_service.pop(uuid, None)
         self.never_idle.pop(uuid, None)
-        if device.kind is DeviceKind.GPU:
-            self.absent[uuid] = device
         self.largest_mib.clear()
+
+    def _cut(self) -> set[str | None]:
+        """Return the GPUs of the MIG instances, by UUID."""
+        return {device.parent for device in self.listed}
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
         """Drain a device for this reason, or resume it (None)."""

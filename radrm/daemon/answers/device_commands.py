@@ -55,8 +55,12 @@ def _each_device(loop: Loop, request: Request, drain: bool, reason: str | None) 
 
 
 def find_device(devices: Sequence[DeviceSnapshot], word: str) -> DeviceSnapshot:
-    """The device with this index or UUID, or the only one whose UUID starts with this text."""
+    """The device with this index or UUID, or the only one whose UUID starts with this text.
+
+    An index means a device that is there, before one that had it and has vanished.
+    """
     by_index = [d for d in devices if str(d.device.index) == word]
+    by_index = [d for d in by_index if not d.vanished] or by_index
     found = by_index or [d for d in devices if len(word) >= 4 and d.device.uuid.startswith(word)]
     if len(found) != 1:
         there = ", ".join(str(d.device.index) for d in devices) or "none"

@@ -210,6 +210,7 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
     recent = loop.store.runs.recent(kind, MOST_RUNS)
     return {
         "device_kind": kind,
+        "device_mib": loop.scheduler.device_mib(),
         "driver": loop.parts.estimates.estimation.driver,
         "contexts": loop.parts.estimates.estimation.contexts(uid),
         "same": [asdict(run) for run in same],

@@ -75,7 +75,11 @@ def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "total": len(lines),
         "counts": table.counts,
         "now": loop.clock.now().wall_s,
-        "devices": {each.device.uuid: each.device.index for each in snapshot.devices},
+        "devices": {
+            each.device.uuid: each.device.index
+            for each in snapshot.devices
+            if each.occupants or not each.vanished
+        },
         "simulated": are_simulated(snapshot),
         "notes": loop.parts.attempts.unmanaged.notes(snapshot),
         **({} if mine is None else {"own": mine}),

@@ -109,7 +109,7 @@ class Estimation:
         self._config = config
         self._store = store
         self._service = service
-        self.device_kind = scheduler.device_kind
+        self.device_kind, self._device_mib = scheduler.device_kind, scheduler.device_mib
         self.driver = driver
         self._asking = Asking(config)
         self._recent: dict[tuple[str | None, int | None], tuple[PastRun, ...]] = {}
@@ -147,9 +147,11 @@ class Estimation:
             made = command_request(job_file, envelope, job.array.index if job.array else None)
             shared = f"{submission.uid} {mark} {_python_of(made.environment)}"
             wanted = replace(wanted, trace=made, mark=shared)
-        if wanted.trace is not None and os.getuid() == 0:
-            gid = group_of(submission.uid, submission.gid)
-            made = replace(wanted.trace, user=job.spec.user, uid=submission.uid, gid=gid)
+        if wanted.trace is not None:
+            made = replace(wanted.trace, device_mib=self._device_mib())
+            if os.getuid() == 0:
+                gid = group_of(submission.uid, submission.gid)
+                made = replace(made, user=job.spec.user, uid=submission.uid, gid=gid)
             wanted = replace(wanted, trace=made)
         self._service.ask(key, job.id, wanted)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import asdict
-
-from radrm.core.records import Counters, Device, DeviceProcess, Instant, Job
+from radrm.core.records import Device, DeviceProcess, Instant, Job
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.core.words import Collocation, JobState
@@ -32,7 +30,6 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
     known = reading is not None and reading.error is None
     condition = _condition(found, snapshot.settings.idle_unmanaged_mib)
     jobs = [job for job in map(snapshot.job, sorted(found.occupants)) if job is not None]
-    counters = (reading.counters if known and reading else None) or Counters()
     use = next((each for each in snapshot.nodes if each.node.name == device.node), None)
     misplaced = misplaced_on(snapshot, found) if known else ()
     return Gpu(
@@ -52,7 +49,6 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         smact_source=reading.smact_source if known and reading else None,
         smact_error=reading.smact_error if known and reading else None,
         smact_coarse=reading.smact_coarse if known and reading else None,
-        **asdict(counters),
         power_w=reading.power_w if known and reading else None,
         energy_split=_energy_split(found) if known else None,
         jobs=tuple(job.id for job in jobs),
@@ -243,9 +239,10 @@ def _yields(snapshot: Snapshot, unmanaged_mib: int | None) -> str | None:
 def summary(snapshot: Snapshot) -> str:
     """One line on the whole server."""
     running = sum(1 for job, _ in snapshot.running if job.state is JobState.RUNNING)
-    free = sum(each.free_mib or 0 for each in snapshot.devices)
+    there = [each for each in snapshot.devices if not each.vanished]
+    free = sum(each.free_mib or 0 for each in there)
     return (
-        f"{len(snapshot.devices)} device(s), {show_mib(free)} free, "
+        f"{len(there)} device(s), {show_mib(free)} free, "
         f"{running} running, {snapshot.waiting} waiting"
         + "".join(f", {show_booked(*each)}" for each in _booked(snapshot))
     )

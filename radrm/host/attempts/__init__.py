@@ -17,7 +17,6 @@ The files, in the order in which they may import one another:
     fork_messages the messages between a daemon and its forker
     forker        the process that has imported what a runner needs, and forks one per attempt
     forking       the daemon's side of it
-    start_step_runner  the same, as the child of a Slurm job's step
     evidence      what an attempt's folder proves
     waiting       attempts that the step of a Slurm job runs
     plan          what one launch needs, and its launch record

@@ -24,6 +24,7 @@ from radrm.core.records import Exit, Instant, Progress
 from radrm.errors import StoreError, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import leftovers, redirected, saved
+from radrm.host.attempts.job_process import TRY_LATER
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import MOST_CPUS, listed
@@ -121,6 +122,10 @@ class Ended(Struct, frozen=True):
     """Path and end of files to which its script sent output."""
     after: tuple[int, ...] = ()
     """How many characters of each tail follow the attempt's own last write."""
+    no_room: bool = False
+    """The disk of a log was full when it had failed."""
+    try_later: bool = False
+    """It never started, for files of its user cannot be reached now."""
 
 
 class Lost(Struct, frozen=True):
@@ -180,7 +185,9 @@ class Evidence:
             left=_left_in(record),
             itself=self._itself_in(record),
             redirected=_redirected_in(record),
+            try_later=record.get("shell_code") == TRY_LATER,
             after=tuple(count if type(count) is int and count > 0 else 0 for count in after),
+            no_room=record.get("no_room") is True,
         )
 
     def lost(self, event: str) -> Lost:

@@ -12,7 +12,9 @@ back the claim only, and then no process lives that held it.
                   a daemon that found no runner, so that none ever starts it
     script        the runner's copy of the job's script, its user's to read
     start.json    the runner's: on disk before the job's first instruction
-    exit.json     the runner's: on disk once the last process of the job is gone
+    exit.json     the runner's, once the last process of the job is gone. It tells the daemon before
+                  the record is on disk: the end is, once the daemon has stored it, and if a power
+                  failure comes before both, the attempt is lost as if that had come while it ran
 
 Without start.json nothing of the job ever ran, and with exit.json nothing of it runs any
 more. So an attempt is, on this host, in one of these states, and never in an earlier one again:
@@ -157,14 +159,15 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 ended badly, or that may have, as far as its user can read them. `passing`, where it is there and
 true, says that what kept the attempt from starting lies with the server and may be over soon;
 `shell_code` is then the exit code of the job's process: 127 or 126, as of a shell, for a program
-that does not exist or cannot be run. Who reads the others checks them: `limits`
-(`processes/limits.py`), `progress` (what `log_watcher.py` reads), `silent_s` (the real seconds of
-`--silent-limit`), `grouped` (no process of the job may run outside its group), `not_limited` (why
-a limit is not set), `cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
+that does not exist or cannot be run, 75 if its user's files cannot be reached now. Who reads the
+others checks them: `limits` (`processes/limits.py`), `progress` (what `log_watcher.py` reads),
+`silent_s` (the real seconds of `--silent-limit`), `grouped` (no process of the job may run
+outside its group), `not_limited` (why a limit is not set),
+`cpu_list` and `binds_tasks` (`plan.py`; a start record has the CPUs that were
 set), `exceeded_mib` (the host memory limit at which the kernel killed processes), `waits_for_all`,
 `left` (what still ran when the main process had ended, for users), `itself_ago_s` (the real seconds
-since the main process ended without a stop), `tasks` (`elastic/exits.py`) and
-`redirected` (`redirected.py`)."""
+since the main process ended without a stop), `tasks` (`elastic/exits.py`), `redirected`
+(`redirected.py`) and `no_room` (`tails.py`)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""
@@ -198,10 +201,20 @@ def remove_folder(parent: str, name: str) -> None:
         os.close(above)
 
 
-def write_record(folder: str, name: str, fields: Fields, durably: bool = True) -> None:
-    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it."""
-    write = write_durably if durably else write_whole
-    write(os.path.join(folder, name), _encode(fields))
+def write_record(
+    folder: str,
+    name: str,
+    fields: Fields,
+    durably: bool = True,
+    whole: Callable[[], None] | None = None,
+) -> None:
+    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it.
+    `whole`: as in `write_durably`."""
+    path, data = os.path.join(folder, name), _encode(fields)
+    if durably:
+        write_durably(path, data, whole=whole)
+    else:
+        write_whole(path, data)
 
 
 def sync_launch(folder: str) -> None:
@@ -215,14 +228,15 @@ def sync_launch(folder: str) -> None:
     crossed("launch record synced")
 
 
-def write_exit(folder: str, lock: int, end: Fields) -> bool:
+def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], None]) -> bool:
     """Write the exit record, patiently: without it the attempt is lost. `lock`: the descriptor of
-    the lock file, which keeps room for it. False if it cannot be written."""
+    the lock file, which keeps room for it. `tell` is called when the record can be read; from then
+    on the daemon may remove the folder. False if it cannot be written."""
     record = {**NO_END, **end, **now()}
     deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
     while True:
         try:
-            write_record(folder, EXIT, record)
+            write_record(folder, EXIT, record, whole=tell)
             return True
         except OSError:
             if time.monotonic() > deadline or not os.path.isdir(folder):

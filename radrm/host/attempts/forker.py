@@ -2,10 +2,14 @@
 
     python -I -S forker.py ATTEMPTS
 
-Theory of operation. A new interpreter costs tens of milliseconds, a fork one. The daemon starts
+Theory of operation. A new interpreter costs tens of milliseconds, a fork some. The daemon starts
 this process (`forking.py`), whose standard input is their socket. A message there asks for one
 runner, and brings the descriptors that it gets; the answer brings a descriptor of its process. That
 is opened before the runner can be reaped, so no other process can have its pid.
+
+A runner is forked before it is asked for, if there is time (`SPARE_AFTER_S`): this *spare* waits
+for the message, which the forker passes on to it. It holds nothing of any job, and ends with the
+forker. Of several requests at once, each later one has its runner forked first.
 
     the daemon has ended     the socket says so: the forker ends, and its runners run on
     the forker has ended     the daemon starts another one; its runners run on
@@ -23,6 +27,7 @@ nothing of a user. It blocks all signals: KILL ends it, and nobody loses by that
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import os
@@ -59,6 +64,8 @@ IMPORTED = (containers, engines, leftovers, redirected, runner)
 """What each runner imports when its job has begun. The watcher of logs, which few jobs need, would
 double what is copied for each fork."""
 NAME = "radrm-forker"
+SPARE_AFTER_S = 0.01
+"""Real seconds without a request after which a spare is forked: no start waits for that."""
 _RUNNER_NAME = "radrm-runner"
 _ABOVE = 16
 """Numbers of descriptors that no runner gets begin here."""
@@ -89,6 +96,31 @@ def main(attempts: str, run: Callable[[str], int] = start_runner.main) -> int:
     return forker.serve()
 
 
+class Spare:
+    """A runner that waits at its end of a socket for what it is to run."""
+
+    def __init__(self, pid: int, orders: socket.socket) -> None:
+        """It is not reaped yet, so the pid is its own. Raises `OSError`: then it ends."""
+        self.pid = pid
+        self._orders = orders
+        stat = read_stat(pid)
+        self.start_ticks = stat.start_ticks if stat is not None else 0
+        try:
+            self.pidfd = os.pidfd_open(pid)
+        except OSError:
+            orders.close()
+            raise
+
+    def begin(self, words: dict[str, Any], fds: list[int]) -> None:
+        """Have it run an attempt. Raises `OSError` if it has ended."""
+        send(self._orders, words, fds)
+
+    def close(self) -> None:
+        """It ends, unless it has got its orders."""
+        self._orders.close()
+        os.close(self.pidfd)
+
+
 class Forker:
     """Answers one daemon until that ends."""
 
@@ -96,6 +128,7 @@ class Forker:
         self._daemon = daemon
         self._shown = shown
         self._run = run
+        self._spare: Spare | None = None
         self._files = files()
         self._stamps = stamps(self._files)
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -106,13 +139,18 @@ class Forker:
         """Fork what is asked for, until the daemon has ended or a file has changed."""
         while True:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            ready, _, _ = select.select([self._daemon.fileno(), self._woken], [], [])
+            patience_s = SPARE_AFTER_S if self._spare is None else None
+            fds = [self._daemon.fileno(), self._woken]
+            ready, _, _ = select.select(fds, [], [], patience_s)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                _reap()
+                self._reap()
             if self._daemon.fileno() in ready and not self._answer():
                 return 0
+            if not ready:
+                with contextlib.suppress(OSError):  # the next start says why there is none
+                    self._spare = self._fork()
 
     def _answer(self) -> bool:
         """Answer one message; False for the last one."""
@@ -127,54 +165,84 @@ class Forker:
                 send(self._daemon, words, [])
                 return True
             crossed("start asked for")
-            self._fork(words, fds)
+            self._start(words, fds)
             return True
         finally:
             for fd in fds:
                 os.close(fd)
 
-    def _fork(self, words: dict[str, Any], fds: list[int]) -> None:
+    def _start(self, words: dict[str, Any], fds: list[int]) -> None:
+        """Have a runner begin, and answer the daemon."""
+        spare, self._spare = self._spare, None
         try:
-            pid = os.fork()
+            try:
+                runner = spare or self._fork()
+                runner.begin(words, fds)
+            except OSError:
+                if spare is None:
+                    raise
+                spare.close()  # somebody has killed it
+                runner = self._fork()
+                runner.begin(words, fds)
         except OSError as error:
             send(self._daemon, {"errno": error.errno}, [])
             return
-        if pid == 0:
-            self._become_runner(words, fds)
-        # It is not reaped before the next turn, so the pid is its own.
-        crossed("runner forked")
         try:
-            pidfd = os.pidfd_open(pid)
-        except OSError as error:  # without a word from the daemon it ends
-            send(self._daemon, {"errno": error.errno}, [])
-            return
-        try:
-            stat = read_stat(pid)
-            ticks = stat.start_ticks if stat is not None else 0
-            send(self._daemon, {"pid": pid, "start_ticks": ticks}, [pidfd])
+            its = {"pid": runner.pid, "start_ticks": runner.start_ticks}
+            send(self._daemon, its, [runner.pidfd])
         finally:
-            os.close(pidfd)
+            runner.close()
         crossed("runner handed over")
 
-    def _become_runner(self, words: dict[str, Any], fds: list[int]) -> NoReturn:
-        """Be what `start_runner` is after its `execve`, and run it."""
+    def _fork(self) -> Spare:
+        """Fork a runner that waits for its orders. Raises `OSError`."""
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            try:
+                pid = os.fork()
+            except OSError:
+                mine.close()
+                raise
+            if pid == 0:
+                self._become_runner(its)
+        crossed("runner forked")
+        return Spare(pid, mine)
+
+    def _become_runner(self, orders: socket.socket) -> NoReturn:
+        """Be what `start_runner` is after its `execve`, and run what is ordered."""
         code = 1
         try:
-            os.setsid()
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            gate = fds[1] if words["gated"] else None
-            _take_descriptors(fds[0], gate)
-            environment = {TOKEN_VARIABLE: words["token"]}
-            if gate is not None:
-                environment |= start_runner.GATED
-            os.environ.update(environment)
-            self._shown.show(f"{_RUNNER_NAME} {words['folder']}", environment)
-            self._shown.rename(_RUNNER_NAME)
-            # Nothing to read: the daemon has ended, or does not count on this one.
-            code = self._run(words["folder"]) if os.read(1, 1) else 0
+            os.setsid()
+            close_from(3, orders.fileno())
+            runner.settle()
+            words, fds = receive(orders)
+            if words is not None:
+                code = self._run_attempt(words, fds)
         finally:
             os._exit(code)
+
+    def _run_attempt(self, words: dict[str, Any], fds: list[int]) -> int:
+        gate = fds[1] if words["gated"] else None
+        _take_descriptors(fds[0], gate)
+        environment = {TOKEN_VARIABLE: words["token"]}
+        if gate is not None:
+            environment |= start_runner.GATED
+        os.environ.update(environment)
+        self._shown.show(f"{_RUNNER_NAME} {words['folder']}", environment)
+        self._shown.rename(_RUNNER_NAME)
+        # Nothing to read: the daemon has ended, or does not count on this one.
+        return self._run(words["folder"]) if os.read(1, 1) else 0
+
+    def _reap(self) -> None:
+        """Reap what has ended."""
+        try:
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                if self._spare is not None and pid == self._spare.pid:
+                    self._spare.close()
+                    self._spare = None
+        except ChildProcessError:
+            pass
 
 
 def _take_descriptors(output: int, gate: int | None) -> None:
@@ -213,20 +281,11 @@ def _stamp(path: str) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _reap() -> None:
-    """Reap what has ended."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
-
-
-def close_from(first: int) -> None:
-    """Close all descriptors from this number on."""
+def close_from(first: int, kept: int = -1) -> None:
+    """Close all descriptors from this number on, but this one."""
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         try:
-            if fd >= first:
+            if fd >= first and fd != kept:
                 os.close(fd)
         except OSError:
             pass

@@ -15,6 +15,8 @@ import re
 import signal
 import sys
 
+from radrm.host.transient import may_pass
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -25,6 +27,8 @@ _DEFAULT_INTERPRETER = ["/bin/sh"]
 _NOT_STARTED = 125
 NO_PROGRAM, CANNOT_RUN = 127, 126
 """The exit codes of shells for a command that they cannot run."""
+TRY_LATER = os.EX_TEMPFAIL
+"""Its files cannot be reached now: their disk is full, or its file server does not answer."""
 
 LOGS_BEGIN = b"logs begin at "
 _MOST_OUTPUT = 8192
@@ -35,6 +39,11 @@ class CannotStart(Exception):
     """One line: the thing, the cause, the next step."""
 
     code = _NOT_STARTED
+
+    def later(self) -> CannotStart:
+        """This error, as one that may pass."""
+        self.code = TRY_LATER
+        return self
 
 
 class NotExecuted(CannotStart):
@@ -81,7 +90,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         else:
             _open_log(launch, "stdout", "--output", 1)
         _send_logs(errors)
-        enter(launch["cwd"], launch.get("snapshot", False))
+        enter(launch)
         if script is not None and not os.access(script, os.R_OK):
             raise CannotStart(
                 f"user {launch['user']} may not read the copy of the script, {script}; "
@@ -197,9 +206,7 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if not os.path.isdir(_bytes(launch["cwd"])):
-            enter(
-                launch["cwd"], launch.get("snapshot", False)
-            )  # that is what is wrong, and it says so
+            enter(launch)  # that is what is wrong, and it says so
         folder = os.path.dirname(path)
         if error.errno == errno.ENOENT and not os.path.isdir(_bytes(folder)):
             cause, step = f"the folder {folder} does not exist", "make it"
@@ -207,9 +214,10 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
             cause, step = "it is a symbolic link", "remove it"
         else:
             cause, step = str(error.strerror), f"let {launch['user']} write there"
-        raise CannotStart(
+        wrong = CannotStart(
             f"cannot write the log {path}: {cause}; {step}, or name another with {option}"
-        ) from None
+        )
+        raise wrong.later() if may_pass(error) else wrong from None
     os.set_blocking(fd, True)
     os.dup2(fd, target)
 
@@ -219,19 +227,29 @@ def _size(log: int) -> int:
     return os.fstat(log).st_size
 
 
-def enter(folder: str, snapshot: bool = False) -> None:
-    """Raises `CannotStart`. `snapshot`: the folder lies in a copy of the code."""
+def enter(launch: Fields) -> None:
+    """Change to the job's folder. Raises `CannotStart`."""
+    folder: str = launch["cwd"]
     try:
         os.chdir(_bytes(folder))
     except OSError as error:
-        if snapshot and error.errno == errno.ENOENT:
+        absent = error.errno == errno.ENOENT
+        if absent and launch.get("snapshot", False):
             raise CannotStart(
                 f"the snapshot of the code is gone: {folder}; submit the job again"
             ) from None
-        raise CannotStart(
-            f"cannot enter the folder {folder}: {error.strerror}; "
-            "make it, or name another with --chdir"
-        ) from None
+        wrong = f"cannot enter the folder {folder}: {error.strerror}; "
+        if may_pass(error) or (absent and _home_is_away(launch)):
+            raise CannotStart(wrong + "see whether its file system is mounted").later() from None
+        raise CannotStart(wrong + "make it, or name another with --chdir") from None
+
+
+def _home_is_away(launch: Fields) -> bool:
+    """Return whether the job's folder is in the home folder of its user, which does not exist: then
+    most likely it is not mounted, and each job of the user would fail."""
+    home = launch.get("environment", {}).get("HOME", "").rstrip("/")
+    inside = bool(home) and f"{launch['cwd']}/".startswith(f"{home}/")
+    return inside and not os.path.exists(_bytes(home))
 
 
 def execute(launch: Fields, script: str | None) -> NoReturn:

@@ -3,9 +3,9 @@
 Theory of operation. The launcher's memory is a cache: everything that must survive is in the
 attempts' folders (`folder.py`), and `adopt` makes the memory anew from there. Runner and
 daemon compete for the claim by `O_EXCL`, so there are never two live attempts of a job, and a
-daemon that wins the claim knows that no runner ever will. A pidfd says that it is time to look;
-the record says what happened. The launcher decides nothing about jobs. Used by the daemon's
-one thread, except `owner_of`.
+daemon that wins the claim knows that no runner ever will. A pidfd, or a byte of the runner, says
+that it is time to look; the record says what happened. The launcher decides nothing about jobs.
+Used by the daemon's one thread, except `owner_of`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from radrm.host.attempts.evidence import (
     read_saved,
 )
 from radrm.host.attempts.forking import Forker
-from radrm.host.attempts.live import Ending, Live, State, readable
+from radrm.host.attempts.live import Ending, Live, State
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -194,28 +194,26 @@ class Launcher:
         if live is None:
             return None
         gone = live.is_over  # before start.json is looked for
+        if not live.listen():
+            self._retire(live.announcement)
+            live.announcement = None
         if not live.start_reported:
             started = live.evidence.started()
-            if started is not None or readable(live.announcement):
-                self._retire(live.announcement)
-                live.announcement = None
             if started is not None:
                 live.start_reported = True
                 if live.step is not None:
                     live.runner = live.step.runner_now()
                     self._update_owners()
                 return started
-        if not gone:
+        if gone:
+            self._let_go_of_runner(live)
+        elif not live.was_told or live.child is not None:  # a child has to be reaped
             return None
-        if live.child is not None:
-            os.waitpid(live.child, 0)  # it has ended
-            live.child = None
-        self._retire(live.pidfd)
-        live.pidfd = None
+        live.was_told = False
         if live.is_being_ended:
             return None
         found: Ended | Lost | None = live.evidence.ended()
-        if found is None and self._end_in_time(live):
+        if found is None and gone and self._end_in_time(live):
             found = live.evidence.lost("its runner was killed")
         if found is not None:
             for fd in live.fds:
@@ -223,6 +221,14 @@ class Launcher:
             self._ended[serial] = self._live.pop(serial)
             self._update_owners()
         return found
+
+    def _let_go_of_runner(self, live: Live) -> None:
+        """Reap a runner that has ended, and retire its descriptor."""
+        if live.child is not None:
+            os.waitpid(live.child, 0)
+            live.child = None
+        self._retire(live.pidfd)
+        live.pidfd = None
 
     def _conclude(self, live: Live) -> Ended | Lost | None:
         """The end of an attempt whose runner is dead; None while something of it survives."""

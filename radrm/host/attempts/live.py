@@ -105,9 +105,11 @@ class Live(Struct):
     step: StepEvidence | None = None
     """Its evidence, if a step runs it."""
     announcement: int | None = None
-    """A pipe or socket that the runner writes to when start.json is there."""
+    """A pipe or socket that the runner writes to when start.json is there, and exit.json."""
     start_reported: bool = False
     """True once the caller of the launcher knows that the attempt has started."""
+    was_told: bool = False
+    """True if the runner has announced a record that is not looked for yet."""
     remains: Ending | list[int] = field(default_factory=list)
     """What a dead runner has left: the thread that kills it, or descriptors of the processes that
     have outlived that."""
@@ -170,6 +172,16 @@ class Live(Struct):
             os.close(self.pidfd)
             raise
         wake(self.pidfd)
+
+    def listen(self) -> bool:
+        """Take what the runner has announced; False if nothing will follow."""
+        if self.announcement is None or not readable(self.announcement):
+            return True
+        with contextlib.suppress(OSError):
+            if os.read(self.announcement, 64):
+                self.was_told = True
+                return True
+        return False
 
     def send(self, number: int) -> bool:
         """Send the runner a signal, and let it go on if its job has stopped it; False if it is

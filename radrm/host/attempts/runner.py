@@ -10,7 +10,7 @@ passes signals on, and waits for the main process, or with `--background=wait` f
 that has left (`leftovers`), writes how the job ended, and ends. A full disk must not lose
 the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
 the standard library alone, and holds nothing of the daemon's but its standard output: a byte
-there says that start.json is written.
+there says that start.json or exit.json can be read.
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
@@ -71,12 +71,7 @@ _LAST_LOOK_S = 1.0
 
 def main(folder: str) -> int:
     """Run the attempt; the exit status says only whether its records could be written."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
-    reaper = become_subreaper()  # while the kernel still moves us
-    job_process.close_inherited()
-    os.chdir("/")
-    os.umask(0o077)
+    reaper = settle()
     me = identify(os.getpid())
     assert me is not None
     lock = attempts.take_lock(folder)
@@ -90,9 +85,27 @@ def main(folder: str) -> int:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
         end = Runner(folder, lock, me, launch, reaper).run()
-    written = attempts.write_exit(folder, lock, end)
+    written = attempts.write_exit(folder, lock, end, _tell)
     crossed("runner is done")
     return 0 if written else 1
+
+
+def settle() -> bool:
+    """Have the signals, descriptors, folder and children of a runner, whatever is inherited; return
+    whether orphans become children of this process."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
+    reaper = become_subreaper()  # while the kernel still moves us
+    job_process.close_inherited()
+    os.chdir("/")
+    os.umask(0o077)
+    return reaper
+
+
+def _tell() -> None:
+    """Tell the daemon that there is a record to read."""
+    with contextlib.suppress(OSError):  # it may have closed its end
+        os.write(1, b"\n")
 
 
 class Runner:
@@ -247,11 +260,7 @@ class Runner:
         # Were the folder's own name lost in a power failure, the job would seem never begun.
         if not is_step:
             fsync_folder(os.path.dirname(self._folder))
-        with contextlib.suppress(OSError):  # the daemon may have closed its end
-            os.write(1, b"\n")
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(null, 1)
-        os.close(null)
+        _tell()
 
     # ---------------------------------------------------------------- waiting
 
@@ -447,6 +456,7 @@ class Runner:
         else:
             end = {"signal": -code} if code < 0 else {"code": code}
             looks = tails.looks_at_tails(begins, logs) + looks
+            looks += [tails.look_at_room(logs)] if code else []
             looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
         end |= saved.NOTHING | tails.read_as_user(self._launch, looks)
         for log in logs:

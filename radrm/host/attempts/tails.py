@@ -81,6 +81,18 @@ def _tail(which: str, own: int, data: bytes | None) -> Fields:
     return {f"{which}_tail": "".join(parts), f"{which}_after": len(parts[1])}
 
 
+def look_at_room(logs: list[int]) -> Look:
+    """`no_room`: whether a disk is full on which a log lies. What the job printed then is lost,
+    and most programs fail by it."""
+
+    def send(target: int) -> None:
+        rooms = [os.fstatvfs(log) for log in logs if stat.S_ISREG(os.fstat(log).st_mode)]
+        if any(room.f_blocks > 0 and room.f_bavail == 0 for room in rooms):
+            os.write(target, b"full")
+
+    return Look(send, 4, lambda data: {"no_room": data == b"full"})
+
+
 def may_tell(text: str | None) -> str | None:
     """Return a tail of an attempt that ended with exit code 0, if it may end in out-of-memory: a
     script may have lost the code of its program."""
@@ -121,9 +133,11 @@ def read_as_user(launch: Fields, looks: Sequence[Look]) -> Fields:
 
 def _reap(child: int) -> None:
     """Wait for a bounded time: a child that is stuck in the kernel is left behind."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
-        time.sleep(0.001)
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(child)
+        select.select([pidfd], [], [], _PATIENCE_S)
+        os.close(pidfd)
+    os.waitpid(child, os.WNOHANG)
 
 
 def _send_tail(opened: int, start: int, end: int, target: int) -> None:

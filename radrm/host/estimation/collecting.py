@@ -276,7 +276,7 @@ def _start(launch: Fields, script: str | None, printing: int, refusing: int) -> 
         for fd in (1, 2):
             os.dup2(printing, fd)
         os.umask(launch["umask"])
-        enter(launch["cwd"])
+        enter(launch)
         execute(launch, script)
     except Exception as error:
         os.write(refusing, str(error).replace("\n", " ").encode("utf-8", "replace")[:_TAIL])

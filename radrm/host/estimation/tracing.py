@@ -135,7 +135,7 @@ FOLDER_VARIABLE = "RADRM_TRACE_FOLDER"
 """Where a traced program writes its document, as `PID.json`."""
 LIMIT_VARIABLE = "RADRM_TRACE_LIMIT_S"
 """Seconds from its start until a traced program must have written its document."""
-GPUS_VARIABLE = "RADRM_TRACE_GPUS"
+GPUS_VARIABLE, MEMORY_VARIABLE = "RADRM_TRACE_GPUS", "RADRM_TRACE_GPU_MIB"
 _CPU_WEIGHT = 10
 """Of a job's 100: jobs come first."""
 WRITING_S = 8.0
@@ -167,7 +167,7 @@ class TraceRequest(Struct, frozen=True, kw_only=True):
 
     With `program` the job's own command runs, unchanged, on `gpus` GPUs that do not exist. Else
     `python` runs the tracer of factories with `arguments`; `command` is then the text of the
-    job's command; it may be empty.
+    job's command; it may be empty. `device_mib`: the memory of each GPU; None: unknown.
     """
 
     cwd: str
@@ -178,6 +178,7 @@ class TraceRequest(Struct, frozen=True, kw_only=True):
     gid: int | None = None
     program: Program | None = None
     gpus: int = 1
+    device_mib: int | None = None
     arguments: tuple[str, ...] = ()
     python: str = "python3"
     command: str = ""
@@ -303,6 +304,10 @@ def launch_of(
         environment |= {"RADRM_REPORT_PY": str(_REPORT_PY), "RADRM_CHECKPOINT_DIR": SAVED}
         environment[LIMIT_VARIABLE] = f"{max(limits.trace_limit_s - WRITING_S, 1.0):g}"
         environment[GPUS_VARIABLE] = str(request.gpus)
+        environment[MEMORY_VARIABLE] = str(request.device_mib or "")
+        # Programs count these. No GPU has such a name, and the sandbox has no GPU.
+        names = (f"GPU-{each:08x}-0000-0000-0000-000000000000" for each in range(request.gpus))
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
         environment[FOLDER_VARIABLE] = FOLDER
         environment[SITE_VARIABLE] = str(SITE)
     return {

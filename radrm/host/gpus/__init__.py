@@ -1,7 +1,7 @@
 """Reading GPUs: NVML, nvidia-smi, DCGM, and the processes on them.
 
 The files, in the order in which they may import one another:
-    source           the interfaces of a GPU source and of an SM activity feed
+    source           the interfaces of a source, of a stage that readings pass, and of a feed
     processes        descriptions of the processes on GPUs
     unmanaged        when those that radrm did not start are logged and signalled
     unified          the memory of GPUs that use the server's
@@ -12,5 +12,5 @@ The files, in the order in which they may import one another:
     dcgm             SM activity from DCGM, by `dcgmi dmon`
     exporter         SM activity from dcgm-exporter's page of metrics
     nvidia_smi       real GPUs, read through `nvidia-smi`
-    readings         combines a source with feeds of SM activity
+    readings         a source and the stages: SM activity, compute instances, the GPUs in use
 """

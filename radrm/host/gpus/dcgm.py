@@ -6,141 +6,53 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
-
-from radrm.core.records import Counters, Device
+from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.source import PCIE_MAX_MIB_S, ROUNDING, Sample, print_every_ms, ratio, within
+from radrm.host.gpus.source import SILENT_S, Sample, print_every_ms, ratio
 from radrm.host.gpus.stream import LineKind, Stream, ask
-from radrm.structs import replace
 
 # ------------------------------------------------------------------
-# Parse what DCGM's `dcgmi` prints: rows of figures, and its names of GPUs and MIG instances.
+# Parse what DCGM's `dcgmi` prints: rows of one figure, and its names of GPUs and MIG instances.
 #
 # DCGM User Guide, "dcgmi dmon", has the field numbers and the output. Names of fields have changed
-# between releases; field numbers have not.
+# between releases; field numbers have not. One field is asked for, so no name is needed.
 
 
-POWER_MAX_W = 100_000.0
+FIELD = "1002"
+"""SM activity."""
 Entity = tuple[str, int]
-"""What a row describes: `("GPU", 0)`, `("GPU-I", 3)`, `("GPU-CI", 3)`."""
+"""What a row describes: `("GPU", 0)`, `("GPU-I", 3)`."""
 
-_SMACT = re.compile(r"SMACT(IV(E|ITY))?(RATIO)?")
-_POWER = re.compile(r"(POWER|PWR|POWERUSAGE|POWERDRAW)W?")
-_RATIOS = {
-    "graphics_activity": re.compile(r"GR(ENGINE)?ACT(IV(E|ITY))?(RATIO)?"),
-    "sm_occupancy": re.compile(r"SMOCC(UPANCY)?(RATIO)?"),
-    "dram_activity": re.compile(r"DRAMA(CT)?(IV(E|ITY))?(RATIO)?"),
-}
-_RATES = {
-    "pcie_tx_mib_s": re.compile(r"PCIE?TX(BYTES)?(PERSECOND)?"),
-    "pcie_rx_mib_s": re.compile(r"PCIE?RX(BYTES)?(PERSECOND)?"),
-}
-_MIB = 1 << 20
-_ENTITIES = {"GPU", "GPU-I", "GPU-CI"}
-
-_NO_COUNTERS = Counters()
+_ROW = re.compile(r"(GPU|GPU-I)\s+([0-9]{1,9})\s+(\S+)")
 
 
-class Row(Struct, frozen=True):
-    """One line of `dmon`. None: not measured, or rejected; then `wrong` is the reason."""
+def parse_row(line: str) -> tuple[Entity, float | None, str] | LineKind:
+    """Return what a row describes, its SM activity, and the cell; or the kind of another line.
 
-    entity: Entity
-    smact: float | None
-    power_w: float | None
-    wrong: str | None = None
-    counters: Counters = _NO_COUNTERS
-
-
-class Dmon:
-    """Parses the lines of `dcgmi dmon`. The header names the columns."""
-
-    def __init__(self) -> None:
-        self._columns: tuple[str, ...] = ()
-
-    def read(self, line: str) -> Row | LineKind:
-        """Return the row of a line, or the kind of a line without a row."""
-        words = line.split()
-        if line.startswith("#"):
-            self._columns = tuple(_column(w) for w in _header_words(line))
-            return LineKind.HEADER
-        if not words or words[0].upper() == "ID":
-            return LineKind.HEADER
-        entity, values = _entity(words), words[2:]
-        if entity is None:
-            return LineKind.MESSAGE
-        if len(values) != len(self._columns):
-            return LineKind.MESSAGE  # half a line: a value could belong to either column
-        cells = dict(zip(self._columns, values, strict=True))
-        smact = _number(cells.get("smact"))
-        power_w = _number(cells.get("power"))
-        wrong = None
-        if smact is not None and not 0 <= smact <= 1 + ROUNDING:
-            wrong = f"DCGM gives its SM activity as {smact:g}, which is not in 0..1"
-            smact = None
-        elif smact is None:
-            wrong = _why_none(cells.get("smact"))
-        if power_w is not None and not 0 <= power_w <= POWER_MAX_W:
-            power_w = None
-        smact = None if smact is None else min(1.0, smact)
-        numbers = {name: _number(word) for name, word in cells.items()}
-        return Row(entity, smact, power_w, wrong, counters_of(numbers))
-
-
-def counters_of(numbers: Mapping[str, float | None]) -> Counters:
-    """Return the figures by the names of `Counters`. DCGM gives PCIe in bytes a second."""
-    rates = {name: numbers.get(name) for name in _RATES}
-    mib = {n: None if each is None else each / _MIB for n, each in rates.items()}
-    return Counters(
-        **{name: ratio(numbers.get(name)) for name in _RATIOS},
-        **{name: within(each, PCIE_MAX_MIB_S) for name, each in mib.items()},
-    )
-
-
-def counter_named(word: str) -> str | None:
-    """Return which figure of `Counters` a release's name of a field means; None for none."""
-    name = re.sub(r"[^A-Z]", "", word.upper())
-    named = {**_RATIOS, **_RATES}.items()
-    return next((figure for figure, pattern in named if pattern.fullmatch(name)), None)
-
-
-def _header_words(line: str) -> list[str]:
-    """Return the column names that follow `#Entity`, `#Entity ID` or `# Entity / Id`."""
-    words = line.replace("#", " ", 1).split()
-    while words and words[0].upper() in ("ENTITY", "ID", "/", "ENTITY/ID"):
-        words = words[1:]
-    return words
-
-
-def _column(word: str) -> str:
-    """Return our name of a figure for every release's name of it; else the word itself."""
-    name = re.sub(r"[^A-Z]", "", word.upper())
-    if _SMACT.fullmatch(name):
-        return "smact"
-    return "power" if _POWER.fullmatch(name) else counter_named(word) or word
-
-
-def _entity(words: Sequence[str]) -> Entity | None:
-    if len(words) < 2 or words[0] not in _ENTITIES or not words[1].isascii():
-        return None
-    return (words[0], int(words[1])) if words[1].isdigit() and len(words[1]) < 10 else None
-
-
-def _number(word: str | None) -> float | None:
-    """Return the number of a cell; None for N/A, NaN, an infinity, or no number."""
+    The SM activity is None if it is not measured or impossible.
+    """
+    if line.startswith("#") or line.split()[:1] in (["ID"], ["Id"]):
+        return LineKind.HEADER
+    row = _ROW.fullmatch(line.strip())
+    if row is None:
+        return LineKind.MESSAGE
     try:
-        value = float(word) if word is not None else math.nan
+        smact = ratio(float(row[3]))
     except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+        smact = None
+    return (row[1], int(row[2])), smact, row[3]
 
 
-def _why_none(word: str | None) -> str:
-    if word is None:
-        return "DCGM prints no column for SM activity"
+def _why_none(cell: str) -> str:
+    try:
+        measured = math.isfinite(float(cell))
+    except ValueError:
+        measured = False
+    if measured:
+        return f"DCGM gives its SM activity as {float(cell):g}, which is not in 0..1"
     return "DCGM gives no SM activity for it at present (a profiler may hold the counters)"
 
 
@@ -195,25 +107,13 @@ def parse_hierarchy(printed: str) -> dict[tuple[str, int], tuple[int, int]]:
 # reads the devices calls `watch`, `latest` and `error`; the stream's thread runs the rest. What
 # both use is replaced as a whole, never changed in place. A restart begins without samples.
 #
-# These values are rejected: N/A, a number that is no ratio, a row that does not match its header,
-# instances of different sizes on one GPU (DCGM reports too little for the larger ones), and
-# several compute instances in one GPU instance (the row is their sum).
+# These values are rejected: N/A, a number that is no ratio, instances of different sizes on one GPU
+# (DCGM reports too little for the larger ones), and several compute instances in one GPU instance
+# (the row is their sum).
 
 
-FIELDS = "1002,155"
-"""SM activity and power."""
-MORE_FIELDS = f"{FIELDS},1001,1003,1005,1009,1010"
-"""Also graphics engine activity, SM occupancy, memory activity, PCIe bytes sent and received."""
-WITHOUT_S = 8.0
-"""Real seconds of rows without SM activity after which `MORE_FIELDS` are given up."""
-SILENT_S = 5.0
-"""Real seconds after which a sample is too old to show how busy a device is."""
 START_LIMIT_S = 20.0
 """Real seconds from the start of the child to the first sample, discovery included."""
-
-MigIds = Callable[[str], "tuple[int, int] | None"]
-"""Returns the driver's ids of the GPU instance and compute instance of a MIG device, by its UUID.
-It asks the driver, so only the reading thread may call it."""
 
 
 class Dcgm:
@@ -221,8 +121,7 @@ class Dcgm:
 
     name = "dcgm"
 
-    def __init__(self, mig_ids: MigIds, command: str = "dcgmi", *, interval_s: float = 1.0) -> None:
-        self._mig_ids = mig_ids
+    def __init__(self, command: str = "dcgmi", *, interval_s: float = 1.0) -> None:
         self._command = command
         self._every_ms = print_every_ms(interval_s)
         self._groups: dict[str, _Group] = {}
@@ -237,8 +136,7 @@ class Dcgm:
         for model, members in by_model.items():
             if model not in self._groups:
                 self._groups[model] = _Group(self._command, self._every_ms)
-            ids = {d.uuid: self._mig_ids(d.uuid) for d in members if d.kind is DeviceKind.MIG}
-            self._groups[model].watch(tuple(members), ids)
+            self._groups[model].watch(tuple(members))
         self._group_of = {
             device.uuid: self._groups[model]
             for model, members in by_model.items()
@@ -268,26 +166,20 @@ class _Group:
         self._command = command
         self._every_ms = every_ms
         self._devices: tuple[Device, ...] = ()
-        self._ids: Mapping[str, tuple[int, int] | None] = {}
         self._since = 0.0
         self._uuids: Mapping[Entity, str] = {}
         self._unwatched: Mapping[str, str] = {}
-        self._dmon = Dmon()
-        self._fields = MORE_FIELDS
-        self._began_s: float | None = None
-        """When the present child printed its first row."""
-        self._tried = self._proven = False
-        """The last child was started; a child with `MORE_FIELDS` has given SM activity."""
-        self._samples: dict[str, tuple[float, Sample]] = {}
+        self._samples: dict[str, tuple[float, float]] = {}
+        """When each device was last measured (monotonic seconds), and its SM activity."""
         self._wrong: dict[str, str | None] = {}
         self.stream = Stream("dcgmi", self._prepare, self._take)
 
-    def watch(self, devices: tuple[Device, ...], ids: Mapping[str, tuple[int, int] | None]) -> None:
+    def watch(self, devices: tuple[Device, ...]) -> None:
         """Measure these devices; restart the child if they have changed."""
-        if (devices, ids) == (self._devices, self._ids):
+        if devices == self._devices:
             return
         begun = bool(self._devices)
-        self._devices, self._ids = devices, ids
+        self._devices = devices
         self._since = time.monotonic()
         if begun:
             self.stream.renew()
@@ -298,8 +190,8 @@ class _Group:
         found = self._samples.get(uuid)
         if found is None:
             return None
-        at, sample = found
-        return replace(sample, age_s=max(0.0, time.monotonic() - at))
+        at, smact = found
+        return Sample(smact, age_s=max(0.0, time.monotonic() - at))
 
     def error(self, uuid: str) -> str | None:
         known = self.stream.error or self._unwatched.get(uuid)
@@ -333,27 +225,14 @@ class _Group:
                 unwatched[device.uuid] = found
             else:
                 uuids[found] = device.uuid
-        self._choose_fields()
-        self._dmon = Dmon()
         self._uuids, self._unwatched = uuids, unwatched
         if not uuids:
             raise DeviceError(next(iter(unwatched.values()), "DCGM has no device to measure"))
-        self._tried = True
         watched = ",".join(
             f"{number}" if kind == "GPU" else f"i:{number}" for kind, number in uuids
         )
         every_ms = str(self._every_ms)
-        return [self._command, "dmon", "-e", self._fields, "-i", watched, "-d", every_ms]
-
-    def _choose_fields(self) -> None:
-        """Give up the further fields if a child with them has ended without SM activity.
-
-        DCGM refuses all fields if the GPUs or its release lack one, and a field may need counters
-        that SM activity needs too.
-        """
-        if self._tried and not self._proven and self.stream.error is not None:
-            self._fields = FIELDS
-        self._tried, self._began_s = False, None
+        return [self._command, "dmon", "-e", FIELD, "-i", watched, "-d", every_ms]
 
     def _find(
         self,
@@ -371,12 +250,11 @@ class _Group:
         sizes = {d.profile for d in devices if d.parent == device.parent}
         if len(sizes) > 1:
             return "DCGM misreads a GPU whose MIG instances differ in size"
-        ids = self._ids.get(device.uuid)
-        if ids is None or device.parent is None:
+        if device.instance is None or device.parent is None:
             return (
                 "the driver does not report the ids of this MIG instance, so DCGM's cannot be found"
             )
-        entity, computes = instances.get((device.parent, ids[0]), (None, 0))
+        entity, computes = instances.get((device.parent, device.instance[0]), (None, 0))
         if entity is None:
             return "DCGM does not know this MIG instance; restart nv-hostengine"
         if computes > 1:
@@ -384,24 +262,13 @@ class _Group:
         return ("GPU-I", entity)
 
     def _take(self, line: str) -> LineKind:
-        row = self._dmon.read(line)
+        row = parse_row(line)
         if isinstance(row, LineKind):
             return row
-        uuid = self._uuids.get(row.entity)
+        entity, smact, cell = row
+        uuid = self._uuids.get(entity)
         if uuid is not None:
-            self._wrong[uuid] = row.wrong
-            if row.smact is not None:
-                self._proven = self._fields == MORE_FIELDS or self._proven
-                found = Sample(row.smact, 0.0, row.power_w, row.counters)
-                self._samples[uuid] = (time.monotonic(), found)
-        self._give_up_fields()
+            self._wrong[uuid] = None if smact is not None else _why_none(cell)
+            if smact is not None:
+                self._samples[uuid] = (time.monotonic(), smact)
         return LineKind.DATA
-
-    def _give_up_fields(self) -> None:
-        if self._proven or self._fields == FIELDS:
-            return
-        now_s = time.monotonic()
-        self._began_s = now_s if self._began_s is None else self._began_s
-        if now_s - self._began_s > WITHOUT_S:
-            self._fields = FIELDS
-            self.stream.renew()

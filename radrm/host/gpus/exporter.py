@@ -23,16 +23,14 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from radrm.core.records import Counters, Device
+from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.dcgm import POWER_MAX_W, SILENT_S, MigIds, counter_named, counters_of
-from radrm.host.gpus.source import ROUNDING, Sample
+from radrm.host.gpus.source import SILENT_S, Sample, ratio
 from radrm.host.gpus.stream import Backoff, shown
 from radrm.host.processes.procfs import start_of
 
@@ -46,9 +44,10 @@ LONGEST_PAGE = 8 << 20
 _LISTENERS_BYTES = 4 << 20
 """Bytes read of each of the kernel's tables of connections."""
 
-_SMACT = re.compile(r"DCGM_FI_PROF_SM_ACTIV(E|ITY)(_RATIO)?")
-_POWER = re.compile(r"DCGM_FI_DEV_(POWER_USAGE|POWER_DRAW)(_INSTANT)?(_W(ATTS)?)?")
-_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+([^\s{}]+)(?:\s+-?\d+)?\s*")
+_LINE = re.compile(
+    r"DCGM_FI_PROF_SM_ACTIV(?:E|ITY)(?:_RATIO)?"
+    r"(?:\{(.*)\})?\s+([^\s{}]+)(?:\s+-?\d+)?\s*"
+)
 _LABEL = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 
 Place = tuple[str, "int | None"]
@@ -59,13 +58,10 @@ Place = tuple[str, "int | None"]
 
 
 class Metrics(Struct, frozen=True):
-    """SM activity (0..1), power (W) and further counters by place; `wrong` has the messages of
-    rejected values."""
+    """SM activity (0..1) by place; `wrong` has the messages of rejected values."""
 
     smact: Mapping[Place, float]
-    power_w: Mapping[Place, float]
     wrong: Mapping[Place, str]
-    counters: Mapping[Place, Counters] = field(default_factory=dict)
 
 
 def parse_metrics(page: str) -> Metrics:
@@ -73,49 +69,32 @@ def parse_metrics(page: str) -> Metrics:
 
     A place may have several lines, one per pod. The highest SM activity counts.
     """
-    smact: dict[Place, float] = {}
-    power_w: dict[Place, float] = {}
+    found: dict[Place, float] = {}
     wrong: dict[Place, str] = {}
-    more: dict[Place, dict[str, float | None]] = {}
-    for name, labels, value in _samples(page):
-        place = _place(labels)
+    for labels, value in _samples(page):
+        place, smact = _place(labels), ratio(value)
         if place is None:
             continue
-        if _SMACT.fullmatch(name):
-            if 0 <= value <= 1 + ROUNDING:
-                smact[place] = max(smact.get(place, 0.0), min(1.0, value))
-            else:
-                wrong[place] = (
-                    f"dcgm-exporter gives its SM activity as {value:g}, which is not in 0..1"
-                )
-        elif _POWER.fullmatch(name) and 0 <= value <= POWER_MAX_W:
-            power_w[place] = value
-        elif (figure := _further(name)) is not None:
-            more.setdefault(place, {})[figure] = value
-    counters = {place: counters_of(numbers) for place, numbers in more.items()}
-    return Metrics({p: v for p, v in smact.items() if p not in wrong}, power_w, wrong, counters)
+        if smact is None:
+            cause = f"dcgm-exporter gives its SM activity as {value:g}, which is not in 0..1"
+            wrong[place] = cause
+        else:
+            found[place] = max(found.get(place, 0.0), smact)
+    return Metrics({p: v for p, v in found.items() if p not in wrong}, wrong)
 
 
-@lru_cache(maxsize=1024)
-def _further(name: str) -> str | None:
-    """Return which figure of `Counters` a metric gives; None for another metric."""
-    return counter_named(name.removeprefix("DCGM_FI_PROF_"))
-
-
-def _samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
+def _samples(page: str) -> Iterator[tuple[dict[str, str], float]]:
     for line in page.split("\n")[:-1]:  # the last line may be cut off: 0.5 would read 0
-        if not line.startswith("DCGM_"):
-            continue
         match = _LINE.fullmatch(line)
         if match is None:
             continue
         try:
-            value = float(match[3])
+            value = float(match[2])
         except ValueError:
             continue
         if math.isfinite(value):
-            labels = {m[1].lower(): m[2] for m in _LABEL.finditer(match[2] or "")}
-            yield match[1], labels, value
+            labels = {m[1].lower(): m[2] for m in _LABEL.finditer(match[1] or "")}
+            yield labels, value
 
 
 def _place(labels: Mapping[str, str]) -> Place | None:
@@ -141,14 +120,12 @@ class DcgmExporter:
     def __init__(
         self,
         url: str,
-        mig_ids: MigIds,
         *,
         trusting: bool,
         interval_s: float = INTERVAL_S,
         backoff: Backoff | None = None,
     ) -> None:
         self._url = url
-        self._mig_ids = mig_ids
         self._trusting = trusting
         self._interval_s = interval_s
         self._backoff = backoff or Backoff()
@@ -183,8 +160,9 @@ class DcgmExporter:
     def _place(self, device: Device) -> Place | None:
         if device.kind is not DeviceKind.MIG:
             return device.uuid, None
-        ids = self._mig_ids(device.uuid)
-        return (device.parent, ids[0]) if ids is not None and device.parent else None
+        if device.instance is None or device.parent is None:
+            return None
+        return device.parent, device.instance[0]
 
     # ------------------------------------------------------------- the thread
 
@@ -220,7 +198,7 @@ class Pages:
 
     def __init__(self) -> None:
         self._text: str | None = None
-        self._metrics = Metrics({}, {}, {})
+        self._metrics = Metrics({}, {})
         self._at = 0.0
         self._renewed_s: float | None = None
 
@@ -237,9 +215,7 @@ class Pages:
         smact = self._metrics.smact.get(place)
         if smact is None or self._renewed_s is None or self._renewed_s > SILENT_S:
             return None
-        power_w = self._metrics.power_w.get(place)
-        age_s, counters = max(0.0, now_s - self._at), self._metrics.counters.get(place)
-        return Sample(smact, age_s, power_w, counters)
+        return Sample(smact, max(0.0, now_s - self._at))
 
     def error(self, place: Place, now_s: float) -> str | None:
         if self._text is None:

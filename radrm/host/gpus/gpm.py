@@ -20,11 +20,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.records import Counters, Device
+from radrm.core.records import Device
 from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import NvmlGpus
-from radrm.host.gpus.nvml.library import NOT_OFFERED, NOT_OFFERED_BY_INSTANCE, device_message
-from radrm.host.gpus.source import PCIE_MAX_MIB_S, Sample, ratio, within
+from radrm.host.gpus.nvml.library import NOT_OFFERED, device_message
+from radrm.host.gpus.source import Sample, ratio
 from radrm.structs import replace
 
 log = logging.getLogger("radrm")
@@ -36,8 +36,6 @@ LONGEST_S = 60.0
 
 _VERSION = 1
 _SM_UTIL = 2
-_PERCENTAGES = {"graphics_activity": 1, "sm_occupancy": 3, "dram_activity": 10}
-_RATES = {"pcie_tx_mib_s": 20, "pcie_rx_mib_s": 21}
 
 
 class _Meter(Struct):
@@ -51,9 +49,6 @@ class _Meter(Struct):
     supported: bool | None = None
     served: bool = False
     smact: float | None = None
-    counters: Counters | None = None
-    only_smact: bool = False
-    """The driver has refused a request for all figures."""
     measured_s: float = 0.0
     error: str | None = None
 
@@ -99,20 +94,12 @@ class Gpm:
         if meter.smact is None:
             return None
         age_s = max(0.0, self._now() - meter.measured_s)
-        return Sample(smact=meter.smact, age_s=age_s, counters=meter.counters)
+        return Sample(smact=meter.smact, age_s=age_s)
 
     def error(self, uuid: str) -> str | None:
         meter = self._meters.get(uuid)
         ours = meter is not None and (meter.supported or meter.served)
         return meter.error if meter is not None and ours else None
-
-    def why_not(self, uuid: str) -> str | None:
-        """Return why the last sample gave no figure, also where the driver refuses this user.
-
-        None if it gave one, or if the device does not offer GPM.
-        """
-        meter = self._meters.get(uuid)
-        return meter.error if meter is not None else None
 
     def close(self) -> None:
         """Free the buffers and return at once.
@@ -139,7 +126,7 @@ class Gpm:
             cause = str(error)
         if cause is not None:
             # A sample from before the error must not begin the next measured time.
-            meter.taken_s = meter.smact = meter.counters = None
+            meter.taken_s = meter.smact = None
             meter.error = f"GPM gives no SM activity: {cause}"
 
     def _sample(self, uuid: str, meter: _Meter) -> str | None:
@@ -166,51 +153,22 @@ class Gpm:
         return self._compare(meter)
 
     def _compare(self, meter: _Meter) -> str | None:
-        """Take the figures between the two samples. Return an error message, or None."""
-        found = self._figures(meter)
-        error, percent = found[_SM_UTIL]
-        if error != 0:
-            return device_message(error, "the driver has no figure")
-        smact = ratio(percent / 100)
-        if smact is None:
-            return f"the driver gives {percent} %, which is not in 0..100 %"
-        meter.smact, meter.measured_s = smact, meter.taken_s or 0.0
-        figures = {number: value for number, (error, value) in found.items() if error == 0}
-        ratios = {
-            name: ratio(figures[number] / 100)
-            for name, number in _PERCENTAGES.items()
-            if number in figures
-        }
-        rates = {name: within(figures.get(n), PCIE_MAX_MIB_S) for name, n in _RATES.items()}
-        meter.counters = Counters(**ratios, **rates)
-        meter.served, meter.error = True, None
-        return None
-
-    def _figures(self, meter: _Meter) -> dict[int, tuple[int, float]]:
-        """Return the error and the value of each metric, in one call.
-
-        A driver may refuse all because it lacks one; then only SM activity is asked.
-        """
-        every = (_SM_UTIL, *_PERCENTAGES.values(), *_RATES.values())
-        if not meter.only_smact:
-            try:
-                return self._ask(meter, every)
-            except self._library.Error as error:
-                if error.value not in NOT_OFFERED_BY_INSTANCE:
-                    raise
-        found = self._ask(meter, (_SM_UTIL,))
-        meter.only_smact = True
-        return found
-
-    def _ask(self, meter: _Meter, metrics: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Take the figure between the two samples. Return an error message, or None."""
         request = self._library.pynvml.c_nvmlGpmMetricsGet_t()
         request.version = _VERSION
         request.sample1, request.sample2 = meter.old, meter.new
-        request.numMetrics = len(metrics)
-        for place, number in enumerate(metrics):
-            request.metrics[place].metricId = number
+        request.numMetrics = 1
+        request.metrics[0].metricId = _SM_UTIL
         self._library.call("nvmlGpmMetricsGet", request)
-        return {m.metricId: (m.nvmlReturn, m.value) for m in request.metrics[: len(metrics)]}
+        found = request.metrics[0]
+        if found.nvmlReturn != 0:
+            return device_message(found.nvmlReturn, "the driver has no figure")
+        smact = ratio(found.value / 100)
+        if smact is None:
+            return f"the driver gives {found.value} %, which is not in 0..100 %"
+        meter.smact, meter.measured_s = smact, meter.taken_s or 0.0
+        meter.served, meter.error = True, None
+        return None
 
     def _reconnected(self, meter: _Meter) -> _Meter:
         """Return the meter of the same device for a new connection; the driver is asked again."""

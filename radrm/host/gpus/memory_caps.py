@@ -42,7 +42,7 @@ from radrm.host.gpus.nvml.library import (
     NOT_SUPPORTED,
     query,
 )
-from radrm.host.gpus.source import GpuSource, SourceAround
+from radrm.host.gpus.source import Stage
 from radrm.host.processes import cgroups
 from radrm.structs import replace
 
@@ -111,10 +111,11 @@ def why_never(wanted: bool, source: str) -> str | None:
     return None if source == "nvml" else "the GPUs are not read through NVML"
 
 
-class MemoryCaps:
+class MemoryCaps(Stage):
     """Sets caps, where the driver and this daemon's control groups take them.
 
-    `reason` says why no GPU of this server can have caps; None: each GPU is tried.
+    As a stage of the readings it marks the devices where that is so. `reason` says why no GPU of
+    this server can have caps; None: each GPU is tried.
     """
 
     def __init__(self, driver: CapsDriver, reason: str | None = None) -> None:
@@ -129,7 +130,7 @@ class MemoryCaps:
 
     # ------------------------------------------------------------- which GPUs take caps
 
-    def with_caps(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """Return the devices; those that take caps say so. New ones are tried, for `_ANSWER_S`."""
         gpus = [] if self.reason is not None else _whole(devices)
         new = [gpu for gpu in gpus if gpu.uuid not in self._offered]
@@ -240,17 +241,6 @@ class MemoryCaps:
                 log.exception("a memory cap is not set, by a defect of radrm")
             finally:
                 self._busy_since = None
-
-
-class CappedGpus(SourceAround):
-    """A source whose devices say whether the driver caps memory on them."""
-
-    def __init__(self, source: GpuSource, caps: MemoryCaps) -> None:
-        super().__init__(source)
-        self._caps = caps
-
-    def devices(self) -> tuple[Device, ...]:
-        return self._caps.with_caps(self.source.devices())
 
 
 class _Refused(Exception):

@@ -1,24 +1,21 @@
-"""Combine a base, which lists and reads devices, with the best working feed of SM activity.
+"""The devices and readings of this server: a source, and the stages that its readings pass.
 
-Theory of operation. The feeds are in order of preference. The next feed is started for a
-device only after the earlier ones have failed for it. Every reading names the feed that
-measured it (`smact_source`). A device whose feed stops gets `smact_error`, and shares as one of
-which nothing is read: an old or coarse figure does not compare with those before. A device that no
-feed has ever measured keeps the utilization of the base, converted to SM activity
-(`interference/chips.py`). A restart forgets which feed measured which device, and tries all
-feeds again.
+Theory of operation. `Readings` asks its source and hands the answer through its stages, in a fixed
+row: SM activity, compute instances, the GPUs that radrm uses; then MPS (`host/mps/service.py`) and
+memory caps (`memory_caps.py`), where a daemon has them. The source alone asks the driver. The
+stages of MPS and of caps live as long as the daemon; the others belong to one row, and are made
+anew with its source when a call hangs.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from radrm.config import Config, GpusConfig, ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
@@ -26,16 +23,72 @@ from radrm.core.units import gpus_named
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus import nvml
-from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
+from radrm.host.gpus.dcgm import Dcgm
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.nvml import library as nvml_library
-from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
+from radrm.host.gpus.source import SILENT_S, GpuSource, OwnerOf, Sample, SmactFeed, Stage
 from radrm.interference.chips import smact_from_utilization
 from radrm.structs import replace
 
 log = logging.getLogger("radrm")
+
+
+class Readings(GpuSource):
+    """A source of readings, and the stages that they pass, in this order."""
+
+    def __init__(self, source: GpuSource, *stages: Stage) -> None:
+        self.name = source.name
+        self.source = source
+        self.stages = stages
+
+    def then(self, *stages: Stage) -> Readings:
+        """Return the readings that pass these stages, too."""
+        return Readings(self.source, *self.stages, *stages)
+
+    @property
+    def changed(self) -> bool:
+        return self.source.changed or any(stage.changed for stage in self.stages)
+
+    def devices(self) -> tuple[Device, ...]:
+        devices = self.source.devices()
+        for stage in self.stages:
+            devices = stage.listed(devices)
+        return devices
+
+    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
+        readings = self.source.read(uuids, at, owner_of)
+        for stage in self.stages:
+            readings = stage.read(readings)
+        return readings
+
+    def acknowledge(self, uuid: str) -> None:
+        self.source.acknowledge(uuid)
+
+    def take_over(self, other: GpuSource) -> None:
+        """Take over what the source and the stages of another `Readings` have learned."""
+        if isinstance(other, Readings):
+            self.source.take_over(other.source)
+            for stage, before in zip(self.stages, other.stages, strict=False):
+                stage.take_over(before)
+
+    def close(self) -> None:
+        for stage in self.stages:
+            stage.close()
+        self.source.close()
+
+
+# ------------------------------------------------------------------
+# SM activity, from the best feed that works.
+#
+# Theory of operation. The feeds are in order of preference. The next feed is started for a
+# device only after the earlier ones have failed for it. Every reading names the feed that
+# measured it (`smact_source`). A device whose feed stops gets `smact_error`, and shares as one of
+# which nothing is read: an old or coarse figure does not compare with those before. A device that
+# no feed has ever measured keeps the utilization of the source, converted to SM activity
+# (`interference/chips.py`). A restart forgets which feed measured which device, and tries all
+# feeds again.
 
 PATIENCE_S = {"gpm": 3.0, "dcgm": 20.0, "dcgm-exporter": 15.0}
 """Real seconds within which a feed must give its first sample of a device, or an error. GPM needs
@@ -49,155 +102,139 @@ time gives an SM activity of 0.0025, which three digits show. So a zero means th
 have stopped, as DCGM's do after some faults (DCGM issue 303)."""
 
 
-class Readings(SourceAround):
-    """A `GpuSource` around another one and some feeds.
+class _Measured(Struct):
+    """One device, and how its SM activity is measured."""
 
-    `required`: SM activity comes from these feeds only, never from the base.
-    """
+    device: Device
+    asked_s: list[float] = field(default_factory=list)
+    """When each feed was started for it (monotonic seconds), in their order."""
+    served: str | None = None
+    """The feed that measured it last."""
+    zeros: dict[str, int] = field(default_factory=dict)
+    """By feed: consecutive zeros while kernels ran."""
+    logged: str | None = None
+
+    def main_reason(self, why: Mapping[str, str]) -> str | None:
+        """Return the message of the feed that measured it before; else all messages."""
+        return why.get(self.served or "") or "; ".join(why.values()) or None
+
+
+class SmActivity(Stage):
+    """Adds the SM activity. `required`: it comes from these feeds only, never from the source."""
 
     def __init__(
-        self,
-        base: GpuSource,
-        feeds: Sequence[SmactFeed],
-        *,
-        required: bool,
-        interval_s: float = 1.0,
+        self, feeds: Sequence[SmactFeed], *, required: bool, interval_s: float = 1.0
     ) -> None:
-        super().__init__(base)
+        self.feeds = tuple(feeds)
+        self.required = required
         self._interval_s = interval_s
-        self._feeds = tuple(feeds)
-        self._required = required
-        self._devices: dict[str, Device] = {}
-        self._asked: list[dict[str, float]] = [{} for _ in self._feeds]
-        """Per feed: the devices that it was started for, and since when (monotonic seconds)."""
-        self._served: dict[str, str] = {}
-        self._zeros: dict[tuple[str, str], int] = {}
-        self._logged: dict[str, str] = {}
-        self._unsaid: dict[tuple[str, str | None], list[str]] = {}
+        self._measured: dict[str, _Measured] = {}
+        self._unsaid: dict[tuple[str, str | None], list[Device]] = {}
         """The devices whose state has changed in this round of readings, by state and reason."""
 
-    # ------------------------------------------------------------- the source
-
-    def devices(self) -> tuple[Device, ...]:
-        devices = divided(self.source.devices())
-        now = {device.uuid: device for device in devices}
-        if now != self._devices:
-            self._devices = now
-            for known in (self._served, self._logged):
-                for uuid in known.keys() - now.keys():
-                    del known[uuid]
-            self._zeros.clear()
-            for number, asked in enumerate(self._asked):
-                kept = now if number == 0 else asked.keys() & now.keys()
-                if kept or asked:
-                    self._ask(number, {uuid: asked.get(uuid, time.monotonic()) for uuid in kept})
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        before = self._measured
+        if devices != tuple(each.device for each in before.values()):
+            self._measured = {
+                device.uuid: replace(before.get(device.uuid) or _Measured(device), device=device)
+                for device in devices
+            }
+            for one in self._measured.values():
+                one.zeros.clear()
+                one.asked_s = one.asked_s or [time.monotonic()]
+            most = max([1, *(len(one.asked_s) for one in before.values())])
+            for feed in range(min(most, len(self.feeds))):
+                self._start(feed)
         return devices
 
-    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
-        readings = tuple(map(self._with_smact, self.source.read(uuids, at, owner_of)))
+    def read(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        found = tuple(map(self._with_smact, readings))
         self._log_changes()
-        return separated(tuple(map(_converted, readings)), self._devices.values())
+        return found
 
-    def take_over(self, other: GpuSource) -> None:
-        """Copy also which feed has measured which device."""
-        super().take_over(other)
-        if isinstance(other, Readings):
-            self._served = dict(other._served)
-            self._logged = dict(other._logged)
+    def take_over(self, other: Stage) -> None:
+        """Know which feed has measured which device."""
+        if isinstance(other, SmActivity):
+            for uuid, before in list(other._measured.items()):
+                one = self._measured.setdefault(uuid, _Measured(before.device))
+                one.served, one.logged = before.served, before.logged
 
     def close(self) -> None:
-        for feed in self._feeds:
+        for feed in self.feeds:
             feed.close()
-        super().close()
-
-    # ------------------------------------------------------------- SM activity
 
     def _with_smact(self, reading: Reading) -> Reading:
-        if reading.error is not None:
+        one = self._measured.get(reading.device)
+        if reading.error is not None or one is None:
             return reading
-        found = self._search(reading)
+        found = self._search(one, reading)
         if found.sample is not None:
-            self._served[reading.device] = found.feed
-            self._log_state(reading.device, found.feed)
-            power_w = reading.power_w if reading.power_w is not None else found.sample.power_w
-            return replace(
-                reading,
-                smact=found.sample.smact,
-                smact_source=found.feed,
-                smact_coarse=False,
-                counters=found.sample.counters,
-                power_w=power_w,
-            )
-        if reading.device in self._served or self._required:
+            one.served = found.feed
+            self._note(one, found.feed)
+            smact = found.sample.smact
+            return replace(reading, smact=smact, smact_source=found.feed, smact_coarse=False)
+        if one.served is not None or self.required:
             cause = found.why or "its SM activity is not measured yet"
-            if found.over or (reading.device in self._served and found.why is not None):
-                self._log_state(reading.device, "none", cause)
+            if found.over or (one.served is not None and found.why is not None):
+                self._note(one, "none", cause)
             return replace(
                 reading, smact=None, smact_source=None, smact_coarse=False, smact_error=cause
             )
-        if found.over or not self._feeds:
-            state = "nothing" if reading.smact is None else "coarse"
-            self._log_state(reading.device, state, found.why)
-        return reading
+        if found.over:
+            self._note(one, "nothing" if reading.smact is None else "coarse", found.why)
+        if reading.smact is None or not reading.smact_coarse:
+            return reading
+        return replace(reading, smact=smact_from_utilization(reading.smact))
 
-    def _search(self, reading: Reading) -> _Found:
+    def _search(self, one: _Measured, reading: Reading) -> _Found:
         """Find the first feed that measures a device; start the next feed when one does not."""
-        uuid = reading.device
-        why: dict[str, str] = {}
-        for number, feed in enumerate(self._feeds):
-            asked = self._asked[number]
-            if uuid not in asked:
-                device = self._devices.get(uuid)
-                if device is None:
-                    return _Found()
-                self._ask(number, {**asked, uuid: time.monotonic()})
-            sample = feed.latest(uuid)
-            cause = feed.error(uuid)
-            if cause is not None:
-                sample = None
-            elif sample is not None and sample.age_s > SILENT_S:
-                cause = f"{feed.name} has given nothing for {sample.age_s:.0f} s"
-            elif sample is not None:
-                cause = self._why_doubted(feed.name, sample, reading)
+        uuid, why = reading.device, dict[str, str]()
+        for number, feed in enumerate(self.feeds):
+            if number == len(one.asked_s):
+                one.asked_s.append(time.monotonic())
+                self._start(number)
+            sample, cause = feed.latest(uuid), feed.error(uuid)
+            if cause is None and sample is not None:
+                cause = self._why_doubted(one, feed.name, sample, reading)
                 if cause is None:
                     return _Found(feed=feed.name, sample=sample)
             elif cause is None:
-                asked_s = time.monotonic() - self._asked[number][uuid]
+                waited_s = time.monotonic() - one.asked_s[number]
                 patience_s = PATIENCE_S.get(feed.name, 0.0)
-                if patience_s > 0 and asked_s < max(patience_s, _ROUNDS * self._interval_s):
-                    return _Found(why=_main_reason(why, self._served.get(uuid)))
+                if patience_s > 0 and waited_s < max(patience_s, _ROUNDS * self._interval_s):
+                    return _Found(why=one.main_reason(why))
                 cause = f"{feed.name} does not measure it"
             why[feed.name] = cause
-        return _Found(why=_main_reason(why, self._served.get(uuid)), over=True)
+        return _Found(why=one.main_reason(why), over=True)
 
-    def _ask(self, number: int, asked: dict[str, float]) -> None:
-        self._asked[number] = asked
-        self._feeds[number].start([d for uuid, d in self._devices.items() if uuid in asked])
+    def _start(self, feed: int) -> None:
+        measured = self._measured.values()
+        self.feeds[feed].start([one.device for one in measured if len(one.asked_s) > feed])
 
-    def _why_doubted(self, name: str, sample: Sample, reading: Reading) -> str | None:
-        """Return why a sample contradicts the reading of the base; None if it does not."""
-        key = (name, reading.device)
+    @staticmethod
+    def _why_doubted(one: _Measured, name: str, sample: Sample, reading: Reading) -> str | None:
+        """Return why a sample does not count: it is old, or contradicts the source."""
+        if sample.age_s > SILENT_S:
+            return f"{name} has given nothing for {sample.age_s:.0f} s"
         kernels_run = reading.smact_coarse and reading.smact is not None and reading.smact >= BUSY
-        self._zeros[key] = self._zeros.get(key, 0) + 1 if kernels_run and not sample.smact else 0
-        if self._zeros[key] < ZEROS:
+        one.zeros[name] = one.zeros.get(name, 0) + 1 if kernels_run and not sample.smact else 0
+        if one.zeros[name] < ZEROS:
             return None
         hint = "; restart nv-hostengine" if name.startswith("dcgm") else ""
         return f"{name} reads no SM activity while kernels run{hint}"
 
-    def _log_state(self, uuid: str, state: str, why: str | None = None) -> None:
+    def _note(self, one: _Measured, state: str, why: str | None = None) -> None:
         """Note where the SM activity of a device comes from, once per change."""
-        device = self._devices.get(uuid)
-        if device is not None and device.kind is DeviceKind.MIG and state in ("coarse", "none"):
+        if one.device.kind is DeviceKind.MIG and state in ("coarse", "none"):
             return  # a MIG instance has one job at a time, so its SM activity decides nothing
-        if self._logged.get(uuid) == state:
-            return
-        self._logged[uuid] = state
-        self._unsaid.setdefault((state, why), []).append(uuid)
+        if one.logged != state:
+            one.logged = state
+            self._unsaid.setdefault((state, why), []).append(one.device)
 
     def _log_changes(self) -> None:
         """Log what was noted: one line for all devices that have changed alike."""
-        for (state, why), uuids in self._unsaid.items():
-            name, because = self._name(uuids), f": {why}" if why else ""
+        for (state, why), devices in self._unsaid.items():
+            name, because = gpus_named(d.index for d in devices), f": {why}" if why else ""
             if state == "coarse":
                 log.warning(
                     "%s: SM activity is only estimated from utilization, so few jobs share it; "
@@ -215,13 +252,6 @@ class Readings(SourceAround):
                 log.info("%s: SM activity comes from %s", name, state)
         self._unsaid.clear()
 
-    def _name(self, uuids: Sequence[str]) -> str:
-        """Return `GPU 0 (UUID)` for one device, and `GPU 0-2` for several."""
-        devices = [self._devices[uuid] for uuid in uuids if uuid in self._devices]
-        if len(devices) == 1:
-            return f"GPU {devices[0].index} ({devices[0].uuid})"
-        return gpus_named(d.index for d in devices) if devices else ", ".join(uuids)
-
 
 class _Found(Struct, frozen=True):
     """The result of a search for the SM activity of a device. `over`: no feed is left to try."""
@@ -230,97 +260,6 @@ class _Found(Struct, frozen=True):
     sample: Sample | None = None
     why: str | None = None
     over: bool = False
-
-
-def _converted(reading: Reading) -> Reading:
-    """Return a reading with SM activity in place of utilization."""
-    if not reading.smact_coarse or reading.smact is None:
-        return reading
-    return replace(reading, smact=smact_from_utilization(reading.smact))
-
-
-def _main_reason(why: dict[str, str], served: str | None) -> str | None:
-    """Return the message of the feed that measured the device before; else all messages."""
-    return why.get(served or "") or "; ".join(why.values()) or None
-
-
-# ------------------------------------------------------------------ putting it together
-
-
-def open_gpus(config: ReadingsConfig) -> Readings:
-    """Open the GPUs of this machine as configured.
-
-    Raises `DeviceError` with the reason if none can be read.
-    """
-    base = _base(config.source, config.interval_s)
-    return Readings(
-        base,
-        _feeds(config, base),
-        required=config.smact not in ("auto", "utilization"),
-        interval_s=config.interval_s,
-    )
-
-
-def _base(source: str, interval_s: float) -> GpuSource:
-    reasons: list[str] = []
-    if source in ("auto", "nvml"):
-        found = nvml.find()
-        if found.gpus is not None:
-            return found.gpus
-        reasons.append(found.reason or "NVML finds no GPU")
-    # Without a driver there is no nvidia-smi either, and saying that twice helps nobody. Nor does
-    # nvidia-smi know a library that was named.
-    other = source == "auto" and nvml_library.chosen() is None and shutil.which("nvidia-smi")
-    if source == "nvidia-smi" or other:
-        gpus = NvidiaSmi(interval_s=interval_s)
-        try:
-            gpus.devices()
-        except DeviceError as error:
-            reasons.append(str(error))
-        else:
-            if reasons:
-                log.warning("NVML cannot be used (%s); nvidia-smi is used instead", reasons[0])
-            return gpus
-    raise DeviceError("; ".join(reasons))
-
-
-def _feeds(config: ReadingsConfig, base: GpuSource) -> list[SmactFeed]:
-    ids = mig_ids_of(base)
-    makers: dict[str, Callable[[], SmactFeed | None]] = {
-        "gpm": lambda: _gpm(base),
-        "dcgm": lambda: Dcgm(ids, interval_s=config.interval_s),
-        "dcgm-exporter": lambda: DcgmExporter(
-            config.dcgm_exporter, ids, trusting=config.smact == "dcgm-exporter"
-        ),
-    }
-    wanted = list(makers) if config.smact == "auto" else [config.smact]
-    made = [makers[name]() for name in wanted if name in makers]
-    return [feed for feed in made if feed is not None]
-
-
-def _gpm(base: GpuSource) -> SmactFeed | None:
-    """Return the GPM feed; None without NVML, which GPM needs."""
-    return Gpm(base) if isinstance(base, nvml.NvmlGpus) else None
-
-
-def mig_ids_of(base: GpuSource) -> MigIds:
-    """Return a function from the UUID of a MIG instance to the ids that the driver gave it.
-
-    Old drivers write the ids into the UUID. Newer ones report them through NVML only.
-    """
-
-    def ids(uuid: str) -> tuple[int, int] | None:
-        old = re.fullmatch(r"MIG-GPU-[0-9A-Za-z-]+/([0-9]{1,9})/([0-9]{1,9})", uuid)
-        if old:
-            return int(old[1]), int(old[2])
-        if not isinstance(base, nvml.NvmlGpus):
-            return None
-        try:
-            return base.place(uuid).instance
-        except Exception:  # errors of the driver, which the readings report
-            return None
-
-    return ids
 
 
 # ------------------------------------------------------------------
@@ -337,30 +276,32 @@ def mig_ids_of(base: GpuSource) -> MigIds:
 # known to hold. Nothing enforces the parts. The SM activity is unknown while another one is in use.
 
 
-Groups = Mapping[str, tuple[Device, ...]]
+class ComputeInstances(Stage):
+    """Gives each compute instance its part of a shared memory, and its own use of it."""
+
+    def __init__(self) -> None:
+        self._sharing: Mapping[str, tuple[Device, ...]] = {}
+        """All that share a memory, by the UUID of each of them."""
+
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        counts = {uuid: len(group) for uuid, group in _groups(devices).items()}
+        devices = tuple(_part(device, counts.get(device.uuid, 1)) for device in devices)
+        self._sharing = _groups(devices)
+        return devices
+
+    def read(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        if not self._sharing:
+            return readings
+        held = {reading.device: _held_mib(reading) for reading in readings}
+        return tuple(
+            reading
+            if reading.error is not None or reading.device not in self._sharing
+            else _separated(reading, self._sharing[reading.device], held)
+            for reading in readings
+        )
 
 
-def divided(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Return the devices, each compute instance with its part of a shared memory."""
-    groups = _groups(devices)
-    return tuple(_part(device, len(groups.get(device.uuid, (device,)))) for device in devices)
-
-
-def separated(readings: Sequence[Reading], devices: Iterable[Device]) -> tuple[Reading, ...]:
-    """Return readings of `divided` devices, in which each compute instance has its own use."""
-    groups = _groups(devices)
-    if not groups:
-        return tuple(readings)
-    held = {reading.device: _held_mib(reading) for reading in readings}
-    return tuple(
-        reading
-        if reading.error is not None or reading.device not in groups
-        else _separated(reading, groups[reading.device], held)
-        for reading in readings
-    )
-
-
-def _groups(devices: Iterable[Device]) -> Groups:
+def _groups(devices: Iterable[Device]) -> dict[str, tuple[Device, ...]]:
     """Return all that share a memory, by the UUID of each of them."""
     found: dict[tuple[str, int], list[Device]] = {}
     for device in devices:
@@ -394,39 +335,21 @@ def _separated(reading: Reading, group: Sequence[Device], held: Mapping[str, int
 
 
 # ------------------------------------------------------------------
-# A GPU source around another one: only the GPUs that `gpus.only` names, until `gpus.until`.
+# Only the GPUs that `gpus.only` names, until `gpus.until`.
 
 
-def open_served(config: Config) -> GpuSource:
-    """Open the real GPUs that radrm uses. Raises `DeviceError` if there are none."""
-    return served(open_gpus(config.readings), config.gpus)
+class Used(Stage):
+    """The devices that radrm uses, and until when."""
 
+    def __init__(self, config: GpusConfig) -> None:
+        self._only = config.only
+        until = config.until
+        self._until = datetime.fromisoformat(until).timestamp() if until else None
 
-def served(source: GpuSource, config: GpusConfig) -> GpuSource:
-    """Return a source of the devices that radrm uses. Raises `DeviceError` if there are none."""
-    if not config.only and not config.until:
-        return source
-    until = datetime.fromisoformat(config.until).timestamp() if config.until else None
-    around = ServedGpus(source, config.only, until)
-    if not around.devices():
-        source.close()
-        names = ", ".join(config.only)
-        raise DeviceError(f"gpus.only = [{names}] names no GPU of this server; see: nvidia-smi -L")
-    return around
-
-
-class ServedGpus(SourceAround):
-    """The devices of `source` that `only` names (empty: all), available until an epoch second."""
-
-    def __init__(self, source: GpuSource, only: Sequence[str], until: float | None) -> None:
-        super().__init__(source)
-        self._only = tuple(only)
-        self._until = until
-
-    def devices(self) -> tuple[Device, ...]:
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         return tuple(
             replace(each, available_until=self._until)
-            for each in self.source.devices()
+            for each in devices
             if not self._only or any(_names(word, each) for word in self._only)
         )
 
@@ -436,3 +359,71 @@ def _names(word: str, device: Device) -> bool:
     if word.isdecimal():
         return str(device.index) == word
     return device.uuid.startswith(word) or (device.parent or "").startswith(word)
+
+
+def served(readings: Readings, config: GpusConfig) -> Readings:
+    """Return the devices that radrm uses. Raises `DeviceError` if there are none."""
+    used = readings.then(Used(config))
+    if config.only and not used.devices():
+        used.close()
+        names = ", ".join(config.only)
+        raise DeviceError(f"gpus.only = [{names}] names no GPU of this server; see: nvidia-smi -L")
+    return used
+
+
+# ------------------------------------------------------------------ putting it together
+
+
+def open_served(config: Config) -> Readings:
+    """Open the real GPUs that radrm uses. Raises `DeviceError` if there are none."""
+    return served(open_gpus(config.readings), config.gpus)
+
+
+def open_gpus(config: ReadingsConfig) -> Readings:
+    """Open the GPUs of this machine as configured.
+
+    Raises `DeviceError` with the reason if none can be read.
+    """
+    source = _source(config.source, config.interval_s)
+    activity = SmActivity(
+        _feeds(config, source),
+        required=config.smact not in ("auto", "utilization"),
+        interval_s=config.interval_s,
+    )
+    return Readings(source, activity, ComputeInstances())
+
+
+def _source(source: str, interval_s: float) -> GpuSource:
+    reasons: list[str] = []
+    if source in ("auto", "nvml"):
+        found = nvml.find()
+        if found.gpus is not None:
+            return found.gpus
+        reasons.append(found.reason or "NVML finds no GPU")
+    # Without a driver there is no nvidia-smi either, and saying that twice helps nobody. Nor does
+    # nvidia-smi know a library that was named.
+    other = source == "auto" and nvml_library.chosen() is None and shutil.which("nvidia-smi")
+    if source == "nvidia-smi" or other:
+        gpus = NvidiaSmi(interval_s=interval_s)
+        try:
+            gpus.devices()
+        except DeviceError as error:
+            reasons.append(str(error))
+        else:
+            if reasons:
+                log.warning("NVML cannot be used (%s); nvidia-smi is used instead", reasons[0])
+            return gpus
+    raise DeviceError("; ".join(reasons))
+
+
+def _feeds(config: ReadingsConfig, source: GpuSource) -> list[SmactFeed]:
+    makers: dict[str, Callable[[], SmactFeed]] = {
+        "dcgm": lambda: Dcgm(interval_s=config.interval_s),
+        "dcgm-exporter": lambda: DcgmExporter(
+            config.dcgm_exporter, trusting=config.smact == "dcgm-exporter"
+        ),
+    }
+    if isinstance(source, nvml.NvmlGpus):  # GPM is a part of NVML
+        makers = {"gpm": lambda: Gpm(source), **makers}
+    wanted = list(makers) if config.smact == "auto" else [config.smact]
+    return [makers[name]() for name in wanted if name in makers]

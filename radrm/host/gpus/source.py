@@ -1,9 +1,14 @@
-"""The interfaces of a source of GPU readings, real or simulated, and of a feed of SM activity.
+"""The interfaces of a source of readings, of a stage that they pass, and of a feed of SM activity.
 
-Theory of operation. One thread reads the devices and calls the sources and feeds. A call may
-hang in the driver for ever. Then a watcher gives up that thread and opens a new source, which
-takes over what the old one knew. So `acknowledge`, `take_over` and `close` must not wait for a
-call that hangs. Nothing here is stored: a restart knows only what the driver still reports.
+Theory of operation. A reading goes one way: a source makes it (NVML, nvidia-smi, the simulated
+driver), and it passes some stages in a row, each of which adds what it knows: SM activity, MPS,
+memory caps. `readings.Readings` is the row. No stage knows another one, and none asks the driver
+about a reading.
+
+One thread reads the devices and calls the sources, stages and feeds. A call may hang in the driver
+for ever. Then a watcher gives up that thread and opens a new source, which takes over what the old
+one knew. So `acknowledge`, `take_over` and `close` must not wait for a call that hangs. Nothing
+here is stored: a restart knows only what the driver still reports.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from radrm.core.records import AttemptMemory, Counters, Device, Instant, Reading
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
 
 ROUNDING = 0.01
 """Amount by which counting errors may lift a ratio above 1: counters are read one by one."""
@@ -69,32 +74,32 @@ class GpuSource(Protocol):
         ...
 
 
-class SourceAround(GpuSource):
-    """A source around another one. It passes on every call that a subclass does not override."""
+class Stage:
+    """What all devices and readings pass on their way. By itself it changes nothing.
 
-    def __init__(self, source: GpuSource) -> None:
-        self.name = source.name
-        self.source = source
+    The thread that reads calls the methods.
+    """
 
     @property
     def changed(self) -> bool:
-        return self.source.changed
+        """True when `listed` would return other devices than it last did."""
+        return False
 
-    def devices(self) -> tuple[Device, ...]:
-        return self.source.devices()
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Return the devices of a listing as the next stage sees them."""
+        return devices
 
-    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
-        return self.source.read(uuids, at, owner_of)
+    def read(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        """Return the readings of one round, in the same order."""
+        return readings
 
-    def acknowledge(self, uuid: str) -> None:
-        self.source.acknowledge(uuid)
-
-    def take_over(self, other: GpuSource) -> None:
-        if isinstance(other, SourceAround) and type(other) is type(self):
-            self.source.take_over(other.source)
+    def take_over(self, other: Stage) -> None:
+        """Copy what `other` has learned; this stage replaces it. Others are ignored."""
+        return
 
     def close(self) -> None:
-        self.source.close()
+        """Release what belongs to this row of stages. Returns at once."""
+        return
 
 
 def split_by_owner(
@@ -118,19 +123,15 @@ def split_by_owner(
 class Sample(Struct, frozen=True):
     """The last SM activity that a feed measured on one device.
 
-    `smact` is finite and in 0..1. `age_s` is the real seconds since the measurement. `power_w`
-    is the power of the device at that time, None if the feed does not report it. `counters` are
-    of the same time.
+    `smact` is finite and in 0..1. `age_s` is the real seconds since the measurement.
     """
 
     smact: float
     age_s: float
-    power_w: float | None = None
-    counters: Counters | None = None
 
 
-PCIE_MAX_MIB_S = 1 << 20
-"""More than any PCIe link transfers: a larger figure means "not available"."""
+SILENT_S = 5.0
+"""Real seconds after which a sample is too old to show how busy a device is."""
 
 
 def print_every_ms(interval_s: float) -> int:

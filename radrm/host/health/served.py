@@ -32,13 +32,14 @@ def health(devices: Sequence[Document], root: bool = False) -> Finding:
     if not devices:
         return fail(name, "the daemon has no GPU", "see what nvidia-smi -L lists")
     broken = _by_cause((d, d["reason"] or d["state"]) for d in devices if d["state"] in _BROKEN)
-    if broken:
-        numbers = _numbers(d for d in devices if d["state"] in _BROKEN)
-        repair = f"repair it (dmesg, nvidia-smi -q); then: {resume} {numbers}"
-        return fail(name, _listed(broken), repair)
     gone = [d for d in devices if d["state"] == "vanished"]
     if gone:
-        return warn(name, f"no longer there: {_gpus(gone)}", "see what nvidia-smi -L lists")
+        broken.append(f"no longer there: {_gpus(gone)}")
+    if broken:
+        step = "see dmesg and nvidia-smi -q; radrm uses a GPU again when the driver reads it"
+        if faulty := _numbers(d for d in devices if d["state"] == "unhealthy"):
+            step = f"repair it (dmesg, nvidia-smi -q); then: {resume} {faulty}"
+        return fail(name, _listed(broken), step)
     noted = _by_cause((d, note) for d in devices for note in d.get("notes") or ())
     if noted:
         return warn(name, _listed(noted), "see all notes: radrm gpus")

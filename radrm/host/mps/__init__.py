@@ -9,8 +9,8 @@ The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
     removal       removes the work of clients that a signal is about to end
     end_clients   the program by which a runner does that
-    launches      launches that wait for their server
+    launches      what a keeper has seen; launches that wait for their server
     keeper        keeps one control daemon alive and working
     interface     what the daemon calls of MPS, and MPS of the daemon
-    service       all control daemons of this server, and their devices
+    service       all control daemons of this server: a stage of the readings
 """

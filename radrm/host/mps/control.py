@@ -81,7 +81,7 @@ class Server(Record):
 class Control:
     """The control daemon of one pipe directory, running or not.
 
-    `uuids` are the GPUs that a new one serves, in the order in which it numbers them.
+    `uuid` is the GPU that a new one serves, as its GPU 0.
     `multiuser`: servers of a new one should take clients of several users at once.
     """
 
@@ -89,14 +89,14 @@ class Control:
         self,
         pipes: str,
         logs: str,
-        uuids: Sequence[str],
+        uuid: str = "",
         program: str = PROGRAM,
         multiuser: bool = False,
     ) -> None:
         self.program = program
         self.pipes = pipes
         self.logs = logs
-        self.uuids = tuple(uuids)
+        self.uuid = uuid
         self.multiuser = multiuser
         self._line = threading.Lock()
 
@@ -115,12 +115,6 @@ class Control:
         environment = _environment_of(pid)  # empty if radrm may not read it
         pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY", "") if environment else self.pipes
         return who if pipes == self.pipes and PROGRAM in _command_of(pid) else None
-
-    def serves(self) -> tuple[str, ...]:
-        """Return the GPUs that the running one was started for, perhaps by an earlier daemon."""
-        who = self.process()
-        listed = _environment_of(who.pid).get("CUDA_VISIBLE_DEVICES") if who else None
-        return tuple(listed.split(",")) if listed else self.uuids
 
     def has_multiuser_option(self) -> bool:
         """Return whether the running one was started with an option of `MULTIUSER`."""
@@ -187,7 +181,7 @@ class Control:
     def _run_daemon(self, options: Sequence[str]) -> tuple[str, int]:
         # A file, not a pipe: the background process could hold a pipe open for ever.
         with tempfile.TemporaryFile() as printed:
-            environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": ",".join(self.uuids)}
+            environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": self.uuid}
             try:
                 code = subprocess.run(
                     [self.program, "-d", *options],

@@ -29,7 +29,7 @@ def main(pipes: str, program: str, signal_name: str, limit_s: str, *pids: str) -
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a runner has all blocked
     which = Which.ALL if signal_name == "kill" else Which.END_BY_TERM
     owners = dict.fromkeys(map(int, pids), _OWNER)
-    control = Control(pipes, f"{pipes}.log", (), program)
+    control = Control(pipes, f"{pipes}.log", program=program)
     remove_work(control, _OWNER, owners.get, which, float(limit_s))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.records import Device
 from radrm.errors import DeviceError, Refused
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.removal import Which
@@ -22,14 +21,13 @@ class NoClientNow(DeviceError):
 class Access(Struct, frozen=True):
     """What a job needs to be a client.
 
-    `ordinals` are the numbers of its devices in the control daemon's list. `logs` is None if
-    there is no control daemon. `ends_clients` is the start of the command by which a runner removes
-    the work of clients (`end_clients.py`).
+    A control daemon counts its GPU as 0. `logs` is None if there is no control daemon.
+    `ends_clients` is the start of the command by which a runner removes the work of clients
+    (`end_clients.py`).
     """
 
     pipes: str
     logs: str | None
-    ordinals: Mapping[str, int]
     thread_percentage: int | None = None
     ends_clients: Sequence[str] | None = None
 
@@ -37,13 +35,12 @@ class Access(Struct, frozen=True):
 class DaemonHooks(Struct, frozen=True):
     """The functions of the daemon that MPS calls, from any thread.
 
-    `owner_of` finds the attempt of a process. `changed` asks for a reading soon. `listed` takes
-    the devices as they are now. `grace_s` is the real seconds between TERM and KILL.
+    `owner_of` finds the attempt of a process. `changed` asks for a reading soon. `grace_s` is the
+    real seconds between TERM and KILL.
     """
 
     owner_of: OwnerOf
     changed: Callable[[], None]
-    listed: Callable[[tuple[Device, ...]], None]
     grace_s: float
 
 
@@ -110,6 +107,6 @@ class Mps:
         """End MPS on these devices; `force` ends its clients. Raises `Refused`."""
         raise Refused(_NO_DAEMON)
 
-    def close(self) -> None:
-        """Release the control daemons, which run on for the jobs."""
+    def leave(self) -> None:
+        """Look no more after the control daemons, which run on for the jobs."""
         return

@@ -1,4 +1,4 @@
-"""The result of a keeper's last look at its control daemon, for other threads; the last fault.
+"""What a keeper has seen of its control daemon, for other threads; and launches that wait for it.
 
 The time of the last fault is also in a file beside the control daemon's logs: the next daemon
 judges the ends of attempts by it, too. It counts in the same boot alone, whose monotonic clock it
@@ -17,7 +17,7 @@ from enum import Enum
 from msgspec import Struct
 
 from radrm.host.clock import boot_id
-from radrm.host.mps.control import ACTIVE, PROGRAM, UNKNOWN, Control, NoAnswer, Server, user_of
+from radrm.host.mps.control import ACTIVE, UNKNOWN, Control, NoAnswer, Server, user_of
 
 _FAULT_FILE = "radrm-last-fault"
 _MOST_BYTES = 200
@@ -36,16 +36,20 @@ class Phase(str, Enum):
 
 
 class Seen(Struct, frozen=True):
-    """The result of the last look. `fault` is the message of a problem, if there is one."""
+    """The result of a look. `fault` is the message of a problem, if there is one.
+
+    `turn` and `settled` say which orders it was a look at (`keeper.Orders`): the number of the
+    last switch, and how many suspicions were raised before it.
+    """
 
     phase: Phase
     fault: str | None = None
     pid: int | None = None
     servers: tuple[Server, ...] = ()
-    serves: tuple[str, ...] = ()
-    """The GPUs that it was started for; empty if unknown."""
     multiuser: bool = False
     """Whether its server was seen to take clients of several users."""
+    turn: int = 0
+    settled: int = 0
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -106,7 +110,7 @@ APPEARS_S = 3.0
 """Real seconds after the command until a server must be in the list of servers."""
 
 
-class _Launch(Struct):
+class Launch(Struct, eq=False):
     """A launch of this user's job. `until`: when it goes on anyway; None before the first look."""
 
     uid: int
@@ -114,60 +118,45 @@ class _Launch(Struct):
     until: float | None = None
 
 
-class Launches:
-    """The launches that wait for a server of one control daemon. `name` is its name in the log.
+def has_server(uid: int, seen: Seen, several: bool) -> bool:
+    """Return whether a server takes clients of this user now.
 
-    Any thread may call `add` and `has_server`; the keeper's thread calls the others.
+    `several`: servers may be for all users.
+    """
+    return any(
+        server.status in (ACTIVE, UNKNOWN) and _is_for(server, uid, several)
+        for server in seen.servers
+    )
+
+
+class Launches:
+    """Starts the servers that launches wait for. Only the keeper's thread uses it.
+
+    `name` is the control daemon's name in the log.
     """
 
     def __init__(self, name: str, control: Control) -> None:
         self._name = name
         self._control = control
-        self._waiting: list[_Launch] = []
         self._asked: dict[int, float] = {}
         """By user: when the control daemon was asked for a server."""
-        self._without: int | None = None
-        """The pid of a control daemon that starts no server when it is asked to."""
 
-    @property
-    def waiting(self) -> bool:
-        """True if launches wait."""
-        return bool(self._waiting)
+    def take(
+        self, waiting: tuple[Launch, ...], now: float, seen: Seen | None, several: bool
+    ) -> list[Launch]:
+        """Start servers that are missing; return the launches that may go on.
 
-    def add(self, uid: int, then: Callable[[], None]) -> None:
-        """Have a launch of this user's job wait; `then` is called once, in the keeper's thread."""
-        self._waiting.append(_Launch(uid, then))
-
-    def has_server(self, uid: int, seen: Seen, several: bool) -> bool:
-        """Return whether a server takes clients of this user now, as far as radrm can bring about.
-
-        `several`: servers may be for all users.
+        `seen` None: the control daemon does not work, so all go on.
         """
-        if self._without is not None and self._without == seen.pid:
-            return True
-        return any(
-            server.status in (ACTIVE, UNKNOWN) and _is_for(server, uid, several)
-            for server in seen.servers
-        )
-
-    def look(self, now: float, seen: Seen | None, several: bool) -> bool:
-        """Start servers that are missing, and let those go on whose server is ready.
-
-        `seen` None: the control daemon does not work, so all go on. Returns whether some still
-        wait.
-        """
-        for launch in tuple(self._waiting):
-            if seen is None or self._may_go(launch, now, seen, several):
-                self._waiting.remove(launch)
-                launch.then()
-        if not self._waiting:
+        ready = [each for each in waiting if seen is None or self._may_go(each, now, seen, several)]
+        if len(ready) == len(waiting):
             self._asked.clear()
-        return bool(self._waiting)
+        return ready
 
-    def _may_go(self, launch: _Launch, now: float, seen: Seen, several: bool) -> bool:
+    def _may_go(self, launch: Launch, now: float, seen: Seen, several: bool) -> bool:
         if launch.until is None:
             launch.until = now + LIMIT_S
-        if self.has_server(launch.uid, seen, several):
+        if has_server(launch.uid, seen, several):
             return True
         if now >= launch.until:
             log.warning("MPS of %s: no server within %g s; CUDA starts it", self._name, LIMIT_S)
@@ -177,12 +166,7 @@ class Launches:
         owner = 0 if several else launch.uid
         asked = self._asked.get(owner)
         if asked is not None:
-            if now - asked < APPEARS_S:
-                return False
-            if not seen.servers:
-                self._without = seen.pid
-                log.info("MPS of %s: this %s starts no server by command", self._name, PROGRAM)
-            return True
+            return now - asked >= APPEARS_S  # old control daemons do not know the command
         self._asked[owner] = now
         try:
             self._control.start_server(owner)

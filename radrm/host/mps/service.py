@@ -10,34 +10,17 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct, field
-
 from radrm.config import MpsConfig
-from radrm.core.records import Device, Instant, Reading
+from radrm.core.records import Device, Reading
 from radrm.core.words import DeviceKind
-from radrm.errors import DeviceError, Refused
-from radrm.host.gpus.nvml.library import query
-from radrm.host.gpus.source import GpuSource, OwnerOf, SourceAround
+from radrm.errors import Refused
+from radrm.host.gpus.source import OwnerOf, Stage
 from radrm.host.mps import end_clients as end_clients_program
 from radrm.host.mps.control import Control
 from radrm.host.mps.interface import Access, DaemonHooks, Mps, NoClientNow
 from radrm.host.mps.keeper import Keeper
 from radrm.host.mps.removal import Which, remove_work
 from radrm.structs import replace
-
-VOLTA = 7
-"""The first generation (major number of the compute capability) whose MPS servers can take
-several users. On older GPUs control daemons accept the option, but clients then fail."""
-
-
-def generation_of(uuid: str) -> int | None:
-    """Return the major number of a GPU's compute capability; None if it cannot be read."""
-    try:
-        found = query(lambda nvml, gpu: nvml.nvmlDeviceGetCudaComputeCapability(gpu), uuid)
-        return int(found[0])
-    except Exception:  # any error means unknown
-        return None
-
 
 # ------------------------------------------------------------------
 # End the MPS clients of an attempt without harm to other clients, for the daemon.
@@ -94,161 +77,122 @@ def end_clients(
 #     mps/none       never exists; jobs without MPS get this path, so that they find no server
 
 
-class _Served(Struct):
-    """A keeper and its devices."""
+class MpsService(Mps, Stage):
+    """MPS of real GPUs. `run` is the daemon's run folder.
 
-    keeper: Keeper
-    devices: tuple[Device, ...]
+    As a stage of the readings it marks the devices under MPS. `Device.mps` stays true while a
+    device is under MPS; if its control daemon takes no client now, its readings have a fault, so
+    that jobs wait for it.
+    """
 
-
-class MpsService(Struct, Mps):
-    """MPS of real GPUs. `run` is the daemon's run folder."""
-
-    config: MpsConfig
-    run: str
-    generation_of: Callable[[str], int | None] = generation_of
-    root: bool = field(default_factory=lambda: os.geteuid() == 0)
-    _served: dict[str, _Served] = field(default_factory=dict)
-    """The keepers, by the name of the pipe directory."""
-    _names_of: dict[str, str] = field(default_factory=dict)
-    """That name, by the UUID of a device."""
-    _daemon: DaemonHooks | None = None
-    _base: tuple[Device, ...] = ()
-    """The devices as their source lists them."""
-    _reported: tuple[Device, ...] = ()
-    """The devices as they were last reported to the daemon."""
-    _logged: set[str] = field(default_factory=set)
-    """Reasons that were logged for one GPU and are not repeated for others."""
-
-    # -------------------------------------------------------------- devices
+    def __init__(self, config: MpsConfig, run: str, root: bool | None = None) -> None:
+        self.config = config
+        self.run = run
+        self._root = os.geteuid() == 0 if root is None else root
+        self._kept: dict[str, tuple[Device, Keeper]] = {}
+        """Each GPU and its keeper, by UUID. A GPU that is gone keeps it, for its return."""
+        self._listed: dict[str, tuple[bool, bool]] = {}
+        """What the last listing said of each GPU."""
+        self._daemon: DaemonHooks | None = None
 
     @property
     def empty_pipes(self) -> str | None:
         return f"{self.run}/mps/none"
 
-    def flag_devices(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """Return these devices, with those under MPS marked.
+    # -------------------------------------------------------------- the stage
 
-        A new device gets a keeper. A device that is gone keeps it, for its return.
-        """
-        self._find_keepers(devices)
-        self._base = devices
-        self._reported = self._flagged()
-        return self._reported
+    @property
+    def changed(self) -> bool:
+        return any(_state(keeper) != self._listed.get(d.uuid) for d, keeper in self._all())
 
-    def report_changes(self) -> None:
-        """Report the devices to the daemon if one of them has changed its MPS state."""
-        now = self._flagged()
-        if now != self._reported and self._daemon is not None:
-            self._reported = now
-            self._daemon.listed(now)
-
-    def _flagged(self) -> tuple[Device, ...]:
-        return tuple(self._flag(device) for device in self._base)
-
-    def _flag(self, device: Device) -> Device:
-        keeper = self.keeper_of(device.uuid)
-        if keeper is None or not keeper.serving:
-            return device
-        if keeper.seen.serves and device.uuid not in keeper.seen.serves:
-            return device  # an earlier daemon started it for other GPUs, and it still has clients
-        several = keeper.seen.multiuser
-        return replace(device, mps=True, mps_multiuser=several)
-
-    def _find_keepers(self, devices: Iterable[Device]) -> None:
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Return these devices, with those under MPS marked. A new GPU gets a keeper."""
         for device in devices:
-            if device.kind is DeviceKind.GPU and device.uuid not in self._names_of:
+            if device.kind is DeviceKind.GPU and device.uuid not in self._kept:
                 self._keep(device)
+        self._listed = {device.uuid: _state(keeper) for device, keeper in self._all()}
+        marks = [(each, self._listed.get(each.uuid, (False, False))) for each in devices]
+        return tuple(replace(each, mps=m, mps_multiuser=several) for each, (m, several) in marks)
+
+    def read(self, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+        own = self.servers()
+        return tuple(self._seen(reading, own) for reading in readings)
+
+    def _seen(self, reading: Reading, own: set[int]) -> Reading:
+        keeper = self.keeper_of(reading.device)
+        if keeper is not None and reading.error is None and reading.fault is None:
+            switched = keeper.serving != self._listed.get(reading.device, (False,))[0]
+            hold = "MPS is being switched on or off here" if switched else keeper.hold
+            reading = reading if hold is None else replace(reading, fault=hold)
+        # MPS servers are no unmanaged processes. The memory that they use still counts as used.
+        if own.isdisjoint(each.pid for each in reading.processes):
+            return reading
+        marked = (replace(s, mps=True) if s.pid in own else s for s in reading.processes)
+        return replace(reading, processes=tuple(marked))
 
     def _keep(self, device: Device) -> None:
-        name, wanted = _folder_name(device.uuid, self._served), self._is_enabled(device)
-        pipes = os.path.join(self.run, "mps", name)
-        one_user = self._one_user(device.uuid) if self.config.multiuser else None
-        several = self.config.multiuser and one_user is None
-        control = Control(pipes, f"{pipes}.log", [device.uuid], multiuser=several)
-        keeper = Keeper(f"GPU {device.index}", control, wanted, self._logged)
-        if one_user is not None and wanted:
-            keeper.users.mark_single_user(one_user)
-        self._served[name] = _Served(keeper, (device,))
-        self._names_of[device.uuid] = name
+        taken = [os.path.basename(keeper.control.pipes) for _, keeper in self._all()]
+        pipes = os.path.join(self.run, "mps", _folder_name(device.uuid, taken))
+        wanted, several = is_enabled(self.config, device), self.config.multiuser
+        control = Control(pipes, f"{pipes}.log", device.uuid, multiuser=several and self._root)
+        keeper = Keeper(f"GPU {device.index}", control, wanted)
+        if several and wanted and not self._root:
+            keeper.mark_single_user("this daemon does not run as root")
+        self._kept[device.uuid] = device, keeper
         if self._daemon is not None:
             self._begin(keeper, self._daemon)
 
-    def _one_user(self, uuid: str) -> str | None:
-        """Return why no server of this GPU can take several users; None if one might."""
-        if not self.root:
-            return "this daemon does not run as root"
-        generation = self.generation_of(uuid)
-        if generation is not None and generation < VOLTA:
-            return (
-                f"{uuid} is older than Volta: its compute capability is {generation}.x, "
-                f"{VOLTA}.0 is needed"
-            )
-        return None
-
-    def _is_enabled(self, device: Device) -> bool:
-        return is_enabled(self.config, device)
-
     def keeper_of(self, uuid: str) -> Keeper | None:
         """Return the keeper of a device; None for a device without MPS, such as a MIG instance."""
-        name = self._names_of.get(uuid)
-        return self._served[name].keeper if name is not None else None
+        return self._kept[uuid][1] if uuid in self._kept else None
 
-    def _all(self) -> list[_Served]:
+    def _all(self) -> list[tuple[Device, Keeper]]:
         """Return a copy: the reading thread adds keepers while other threads look."""
-        return list(self._served.values())
+        return list(self._kept.values())
 
     def servers(self) -> set[int]:
         """Return the pids of all control daemons and servers."""
-        seen = [served.keeper.seen for served in self._all()]
+        seen = [keeper.seen for _, keeper in self._all()]
         return {s.pid for one in seen for s in one.servers} | {s.pid for s in seen if s.pid}
 
     # -------------------------------------------------------------- life
 
     def begin(self, daemon: DaemonHooks) -> None:
         """Start the keepers."""
-        missing = next((m for s in self._wanted() if (m := s.keeper.control.missing())), None)
+        wanted = [keeper for _, keeper in self._all() if keeper.wanted]
+        missing = next((m for keeper in wanted if (m := keeper.control.missing())), None)
         if missing is not None:
             log.error("%s; until then jobs share GPUs by time-slicing", missing)
-        for word in unknown_names(self.config, [d for s in self._all() for d in s.devices]):
+        for word in unknown_names(self.config, [device for device, _ in self._all()]):
             log.warning(
                 "mps.enabled names GPU %s, which does not exist; radrm gpus lists all", word
             )
         self._daemon = daemon
-        for served in self._all():
-            self._begin(served.keeper, daemon)
+        for _, keeper in self._all():
+            self._begin(keeper, daemon)
 
     @staticmethod
     def _begin(keeper: Keeper, daemon: DaemonHooks) -> None:
         keeper.begin(daemon.owner_of, daemon.changed, daemon.grace_s)
 
-    def _wanted(self) -> list[_Served]:
-        return [served for served in self._all() if served.keeper.wanted]
-
-    def close(self) -> None:
+    def leave(self) -> None:
         """End the keepers. Control daemons run on for the jobs."""
-        for served in self._all():
-            served.keeper.close()
-        for served in self._all():
-            served.keeper.join()
+        for _, keeper in self._all():
+            keeper.close()
+        for _, keeper in self._all():
+            keeper.join()
 
     # -------------------------------------------------------------- jobs
 
     def access(self, uuids: Sequence[str]) -> Access:
-        found = self._keepers(uuids)
-        keeper = next(iter(found), None)
-        if len(found) != 1 or keeper is None or not keeper.ready:
-            why = keeper.hold if keeper is not None and len(found) == 1 else None
+        keepers = self._keepers(uuids)
+        keeper = keepers[0] if len(keepers) == 1 else None
+        if keeper is None or not keeper.ready:
+            why = keeper.hold if keeper is not None else None
             raise NoClientNow(why or "its MPS control daemon is gone; the job waits")
-        serves = keeper.control.serves()
-        if not set(uuids) <= set(serves):
-            raise DeviceError(
-                f"the MPS control daemon of {keeper.name} does not serve all GPUs of the job"
-            )
         return Access(
             pipes=keeper.control.pipes,
             logs=keeper.control.logs,
-            ordinals={uuid: serves.index(uuid) for uuid in uuids if uuid in serves},
             thread_percentage=thread_percentage(self.config),
             ends_clients=_ends_clients(keeper.control),
         )
@@ -278,12 +222,12 @@ class MpsService(Struct, Mps):
         end_clients(keepers, owner, daemon.owner_of, which, limit_s, then)
 
     def _keepers(self, uuids: Iterable[str]) -> list[Keeper]:
-        return list({id(k): k for k in map(self.keeper_of, uuids) if k is not None}.values())
+        return [keeper for keeper in map(self.keeper_of, uuids) if keeper is not None]
 
     # -------------------------------------------------------------- commands
 
     def rows(self) -> list[dict[str, Any]]:
-        return [_row(served) for served in self._all()]
+        return [_row(device, keeper) for device, keeper in self._all()]
 
     def turn_on(self, uuids: Sequence[str]) -> None:
         for keeper in self._named(uuids):
@@ -297,15 +241,9 @@ class MpsService(Struct, Mps):
             keeper.turn_off(force)
 
     def _named(self, uuids: Sequence[str]) -> list[Keeper]:
-        keepers: dict[int, Keeper] = {}
-        for uuid in uuids:
-            keeper = self.keeper_of(uuid)
-            if keeper is None:
-                raise Refused(
-                    "a MIG instance has no MPS, because it has one job at a time; name a GPU"
-                )
-            keepers[id(keeper)] = keeper
-        return list(keepers.values())
+        if not all(uuid in self._kept for uuid in uuids):
+            raise Refused("a MIG instance has no MPS, because it has one job at a time; name a GPU")
+        return self._keepers(uuids)
 
 
 # ------------------------------------------------------------------ mps.enabled
@@ -350,14 +288,19 @@ def _folder_name(uuid: str, taken: Iterable[str]) -> str:
     return whole if whole[:8] in taken else whole[:8]
 
 
-def _row(served: _Served) -> dict[str, Any]:
-    keeper, seen = served.keeper, served.keeper.seen
+def _state(keeper: Keeper) -> tuple[bool, bool]:
+    """Return whether its GPU is under MPS, and whether its server takes several users."""
+    return keeper.serving, keeper.serving and keeper.seen.multiuser
+
+
+def _row(device: Device, keeper: Keeper) -> dict[str, Any]:
+    seen = keeper.seen
     return {
-        "gpus": [d.index for d in served.devices],
-        "uuids": [d.uuid for d in served.devices],
+        "gpus": [device.index],
+        "uuids": [device.uuid],
         "state": seen.phase.value,
         "wanted": keeper.wanted,
-        "fault": seen.fault or keeper.users.single_user_reason,
+        "fault": seen.fault or keeper.single_user_reason,
         "multiuser": seen.multiuser,
         "pid": seen.pid,
         "pipes": keeper.control.pipes,
@@ -366,57 +309,6 @@ def _row(served: _Served) -> dict[str, Any]:
             {"pid": s.pid, "status": s.status, "clients": list(s.clients)} for s in seen.servers
         ],
     }
-
-
-# ------------------------------------------------------------------
-# A GPU source around another one, which marks the devices under MPS.
-
-
-class MpsGpus(SourceAround):
-    """The devices and readings of `source`, with what the keepers of control daemons see.
-
-    `Device.mps` stays true while a device is under MPS. If its control daemon takes no client
-    now, the reading has a fault, so that jobs wait for it. When `Device.mps` changes between two
-    listings, the thread that reads reports the new devices to the daemon.
-    """
-
-    def __init__(self, source: GpuSource, service: MpsService) -> None:
-        super().__init__(source)
-        self._service = service
-
-    def devices(self) -> tuple[Device, ...]:
-        return self._service.flag_devices(self.source.devices())
-
-    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
-        self._service.report_changes()
-        own = self._service.servers()
-        readings = self.source.read(uuids, at, owner_of)
-        return tuple(self._seen(reading, own) for reading in readings)
-
-    def _seen(self, reading: Reading, own: set[int]) -> Reading:
-        keeper = self._service.keeper_of(reading.device)
-        hold = keeper.hold if keeper is not None else None
-        if hold is not None and reading.error is None and reading.fault is None:
-            reading = replace(reading, fault=hold)
-        # MPS servers are no unmanaged processes. The memory that they use still counts as used.
-        if own.isdisjoint(each.pid for each in reading.processes):
-            return reading
-        marked = (replace(s, mps=True) if s.pid in own else s for s in reading.processes)
-        return replace(reading, processes=tuple(marked))
-
-
-class EnabledOnly(SourceAround):
-    """Removes MPS from the devices that `mps.enabled` does not name."""
-
-    def __init__(self, source: GpuSource, config: MpsConfig) -> None:
-        super().__init__(source)
-        self._config = config
-
-    def devices(self) -> tuple[Device, ...]:
-        return tuple(
-            d if is_enabled(self._config, d) else replace(d, mps=False, mps_spans=False)
-            for d in self.source.devices()
-        )
 
 
 # ------------------------------------------------------------------
@@ -429,12 +321,15 @@ _NOTHING = (
 )
 
 
-class SimulatedMps(Mps):
+class SimulatedMps(Mps, Stage):
     """`run` is the daemon's run folder. A simulated job with a pipe directory is a client."""
 
     def __init__(self, run: str, config: MpsConfig) -> None:
         self.run = run
         self.config = config
+
+    def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        return tuple(replace(each, mps=is_enabled(self.config, each)) for each in devices)
 
     def begin(self, daemon: DaemonHooks) -> None:
         if self.config.multiuser:
@@ -443,8 +338,7 @@ class SimulatedMps(Mps):
             )
 
     def access(self, uuids: Sequence[str]) -> Access:
-        ordinals = {uuid: place for place, uuid in enumerate(uuids)}
-        return Access(f"{self.run}/mps", None, ordinals, thread_percentage(self.config))
+        return Access(f"{self.run}/mps", None, thread_percentage(self.config))
 
     def turn_on(self, uuids: Sequence[str]) -> None:
         raise Refused(_NOTHING)

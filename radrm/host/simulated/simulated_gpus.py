@@ -20,21 +20,13 @@ from radrm.structs import replace
 class SimulatedGpus(GpuSource):
     """The devices and readings of the simulated driver.
 
-    `mps`: jobs may share whole GPUs as MPS clients, which needs no control daemon here. Each
-    request reconnects once if the connection is broken.
+    Each request reconnects once if the connection is broken.
     """
 
     name = "simulated"
 
-    def __init__(
-        self,
-        socket_path: str | os.PathLike[str],
-        *,
-        mps: bool = False,
-        timeout_s: float = 5.0,
-    ) -> None:
+    def __init__(self, socket_path: str | os.PathLike[str], *, timeout_s: float = 5.0) -> None:
         self._path = os.fspath(socket_path)
-        self._mps = mps
         self._timeout_s = timeout_s
         self._client: DriverClient | None = None
         self._processes = Processes()
@@ -53,12 +45,10 @@ class SimulatedGpus(GpuSource):
 
     def _device(self, found: dict[str, Any]) -> Device:
         kind = DeviceKind(found["kind"])
-        mps = self._mps and kind is DeviceKind.GPU
         links = tuple((peer, count) for peer, count in found.get("nvlinks") or ())
         whole = kind is DeviceKind.GPU
         sms, mhz = (whole and sms_of(found["name"])) or (None, None)
-        served = {"kind": kind, "mps": mps}
-        device = Device(**{**found, **served, "nvlinks": links})
+        device = Device(**{**found, "kind": kind, "nvlinks": links})
         return replace(device, sms=sms, sm_mhz=mhz, simulated=True)
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any]:

@@ -12,7 +12,6 @@ The writing half is imported by every `radrm submit`, so this file stays light.
 
 from __future__ import annotations
 
-import json
 import os
 
 from radrm.errors import BadFile, Refused, StoreError
@@ -20,6 +19,7 @@ from radrm.host.crossings import crossed
 from radrm.host.folders import OpenFolder, is_single_file
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.record import Record
+from radrm.light_json import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Envelope(Record):
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **self.as_dict()}
-        return json.dumps(document).encode("ascii")
+        return encode(document).encode("ascii")
 
     @property
     def too_large(self) -> bool:
@@ -108,6 +108,8 @@ class Envelope(Record):
     @staticmethod
     def from_bytes(data: bytes) -> Envelope:
         """Raises `BadFile` for anything that `to_bytes` would not have written."""
+        import json  # the daemon's: `submit` only writes
+
         try:
             document = json.loads(data)
         except (ValueError, RecursionError) as error:

@@ -160,7 +160,8 @@ def _summary(job_file: JobFile) -> str | None:
         if len(data) <= MAX_BYTES:
             return data.decode("utf-8", "replace").replace("\0", "")
         cause = "is larger than 1 MiB"
-    print(f"radrm: the model summary {path} {cause}; it is left out", file=sys.stderr)
+    words = plain(f"radrm: the model summary {path} {cause}; it is left out")
+    sys.stderr.write(f"{words}\n")
     return None
 
 

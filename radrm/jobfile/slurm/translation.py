@@ -29,7 +29,7 @@ from radrm.jobfile.relations import array_option
 from radrm.jobfile.slurm import options as known
 from radrm.jobfile.slurm.amounts import parse_memory, parse_moment, parse_time
 from radrm.jobfile.slurm.words import Given, repeated, spelled
-from radrm.jobfile.values import OWN_STREAMS, shown
+from radrm.jobfile.values import is_own_stream, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -391,7 +391,7 @@ class _Translation:
 
     def _log(self, name: str, value: str) -> None:
         """The batch's own streams are its default log."""
-        if OWN_STREAMS.fullmatch(value):
+        if is_own_stream(value):
             self.notes.append(f"--{name}={value} is left out: a job's streams are its log")
         else:
             self.put(name, self._pattern(value))

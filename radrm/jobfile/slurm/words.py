@@ -20,6 +20,7 @@ import re
 
 from radrm.errors import UsageError, plain
 from radrm.jobfile.options import BY_NAME as OURS
+from radrm.jobfile.parsing import no_option
 from radrm.jobfile.record import Record
 from radrm.jobfile.slurm.options import (
     BY_NAME,
@@ -31,7 +32,6 @@ from radrm.jobfile.slurm.options import (
     VALUE,
     why_unknown,
 )
-from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def directives(text: str, where: str) -> list[Given]:
             raise UsageError(f"{here}: {_OF_PARTS}")
         options, words = read(split(rest, here), here)
         if words:
-            raise UsageError(f"{here}: {shown(words[0])} is not an option; options begin with -")
+            raise UsageError(f"{here}: {no_option(words[0], '-')}")
         found += options
     return found
 

@@ -9,7 +9,6 @@ On a slow machine the second run may not finish in time.
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 import time
 
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from radrm.cli.show.styled import console as make_console
+from radrm.client.text import say
 from radrm.lab.experiments.demo.run import (
     GPUS,
     LIAR,
@@ -64,7 +64,7 @@ def demo() -> int:
 def _say_stopped(kind: type[BaseException] | None, *_: object) -> None:
     """Print a line after the live view has ended, which would draw over it."""
     if kind is SystemExit:
-        print("radrm: stopped; the demo ends its jobs and daemons", file=sys.stderr)
+        say("radrm: stopped; the demo ends its jobs and daemons", error=True)
 
 
 def _watch(runs: list[Run], console: Console, began_s: float) -> None:

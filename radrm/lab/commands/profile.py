@@ -11,7 +11,7 @@ from radrm.client.amounts import number
 from radrm.client.connection import Client
 from radrm.client.text import print_json, warn
 from radrm.core.units import parse_seconds, show_seconds
-from radrm.errors import UsageError, plain
+from radrm.errors import UsageError
 from radrm.lab.experiments.demo.server import orderly_end
 from radrm.lab.experiments.profiling import Probed, Profiler, Wishes
 from radrm.lab.options import names
@@ -36,7 +36,7 @@ def _table(found: Sequence[Probed]) -> Rows:
             "-" if each.step_s is None else f"{each.step_s:.4g}",
             "-" if each.total is None else number(each.total),
             show_seconds(each.whole_s),
-            plain(each.why or ""),
+            each.why or "",
         )
     return rows
 

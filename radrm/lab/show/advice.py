@@ -7,7 +7,6 @@ from radrm.cli.show.styled import Styled, show
 from radrm.cli.toml_text import toml_text
 from radrm.config.goals import Combination
 from radrm.core.units import show_seconds
-from radrm.errors import plain
 from radrm.lab.experiments.simulations.advice import Advice, settings_text
 from radrm.lab.simulator.metrics import Change, over_seeds
 
@@ -54,7 +53,7 @@ def _table(advice: Advice) -> Rows:
             found[each].mean for each in ("makespan_s", "mean_jct_s", "oom_count")
         )
         rows.add(
-            plain(name),
+            name,
             "-" if total_s is None else show_seconds(total_s),
             _show_change(gains.get("makespan_s")),
             "-" if jct_s is None else show_seconds(jct_s),

@@ -11,7 +11,6 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.amounts import show_joules, show_smact, show_watts
 from radrm.client.text import Document
 from radrm.core.units import show_mib, show_seconds
-from radrm.errors import plain
 from radrm.lab.experiments.collocate import mixed
 from radrm.lab.experiments.collocate.mixed import Mixed
 from radrm.lab.experiments.collocate.numbers import Results, Round, verdict
@@ -20,19 +19,19 @@ from radrm.lab.experiments.collocate.rounds import Work
 
 def show_collocation(device: Document, work: Work, results: Results, notes: Sequence[str]) -> None:
     title = f"{shlex.join(work.command)} on GPU {device['index']} ({device_name(device)})"
-    show(Styled(plain(title)), table(results), Styled(verdict(results)))
+    show(Styled(title), table(results), Styled(verdict(results)))
     for note in notes:
-        show(Styled(f"Note: {plain(note)}"))
+        show(Styled(f"Note: {note}"))
 
 
 def show_mixed(device: Document, work: Work, results: Mixed, notes: Sequence[str]) -> None:
     where = f"On GPU {device['index']} ({device_name(device)}):"
-    show(Styled(plain(where)))
+    show(Styled(where))
     for number, command in enumerate(work.programs, start=1):
-        show(Styled(f"  {number}: {plain(shlex.join(command))}"))
+        show(Styled(f"  {number}: {shlex.join(command)}"))
     show(mixed_table(results), Styled(mixed.verdict(results)))
     for note in notes:
-        show(Styled(f"Note: {plain(note)}"))
+        show(Styled(f"Note: {note}"))
 
 
 def mixed_table(results: Mixed) -> Rows:

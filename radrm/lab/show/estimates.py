@@ -8,7 +8,6 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import Document
 from radrm.core.units import show_mib
-from radrm.errors import plain
 from radrm.lab.documents import Evaluation
 from radrm.lab.experiments.evaluation import Case, accuracy
 
@@ -27,7 +26,7 @@ def show_evaluation(jobs: int, results: Mapping[str, Sequence[Case]]) -> None:
     columns = [Column("ESTIMATOR"), *(Column(t, right=True) for t in titles)]
     table = Rows((*columns, Column("OVER", right=True), Column("TOOK", right=True)))
     for name, tried in sorted(results.items()):
-        table.add(plain(name), *_cells(accuracy(name, tried)))
+        table.add(name, *_cells(accuracy(name, tried)))
     show(table)
     show(
         Styled(

@@ -8,7 +8,6 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import warn
 from radrm.core.units import show_seconds
-from radrm.errors import plain
 from radrm.lab.experiments.live.trace import Played, below
 from radrm.lab.experiments.simulations.past import Replay, gain_of, model_error
 from radrm.lab.show.simulations import (
@@ -49,7 +48,7 @@ def show_basis(replay: Replay) -> None:
     difference, jct_s = model_error(replay), replay.past.jct_s
     if difference is None or jct_s is None:
         return
-    before = plain(variant_name(replay.found[0], replay.found))
+    before = variant_name(replay.found[0], replay.found)
     side = "above" if difference > 0 else "below"
     show(
         Styled(
@@ -63,7 +62,7 @@ def show_basis(replay: Replay) -> None:
 
 def sentence(policy: str, before: str, since: str, change: Change | None) -> str:
     """The effect of one policy in one sentence, with its interval."""
-    start = f"With {plain(policy)} instead of {plain(before)} your jobs of the last {since} would"
+    start = f"With {policy} instead of {before} your jobs of the last {since} would"
     if change is None:
         return f"{start} have ended at other times; the difference is unknown."
     low = change.gain if change.low is None else change.low
@@ -117,7 +116,7 @@ def played_table(played: Played) -> Rows:
     """All metrics of one run: live, simulated, and their difference."""
     table = Rows(
         (
-            Column(plain(played.policy).upper()),
+            Column(played.policy.upper()),
             Column("LIVE", right=True),
             Column("SIMULATED", right=True),
             Column("DIFFERENCE", right=True),
@@ -139,9 +138,9 @@ def played_table(played: Played) -> Rows:
 
 def gains_table(played: Sequence[Played]) -> Rows:
     """How the metrics of each run differ from those of the first, live and simulated."""
-    columns = [Column(f"AGAINST {plain(played[0].policy).upper()}")]
+    columns = [Column(f"AGAINST {played[0].policy.upper()}")]
     for each in played[1:]:
-        name = plain(each.policy).upper()
+        name = each.policy.upper()
         columns += [Column(f"{name} LIVE", right=True), Column("SIMULATED", right=True)]
     table = Rows(columns)
     first = played[0]
@@ -169,8 +168,8 @@ def unfinished_live(played: Played) -> str | None:
         return None
     first = left[0]
     return (
-        f"{plain(played.policy)}: {_counted(played.live)} did not complete, and count in no mean "
-        f"(the first: {plain(first.job.name)}: {plain(first.reason or 'unknown')})"
+        f"{played.policy}: {_counted(played.live)} did not complete, and count in no mean "
+        f"(the first: {first.job.name}: {first.reason or 'unknown'})"
     )
 
 

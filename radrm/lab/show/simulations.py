@@ -11,7 +11,6 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules
 from radrm.core.units import show_seconds
-from radrm.errors import plain
 from radrm.lab.experiments.simulations.runs import Result
 from radrm.lab.experiments.simulations.variants import Variant
 from radrm.lab.simulator.bounds import Bounds
@@ -144,7 +143,7 @@ def setting_line(variant: Variant, yours: Variant) -> str:
     if own.estimator in _OF_MEMORY and own.known.declared is None:
         known = [_OF_MEMORY[own.estimator], *known]
     rules = ", ".join((config.policy, config.order, config.planners_joined))
-    return plain(
+    return (
         f"{'As' if same else 'Not as'} configured here: {rules}; {mode}; "
         f"estimator {own.estimator}; {', '.join(known) or 'nothing declared'}"
     )
@@ -176,7 +175,7 @@ def variant_name(result: Result, found: Sequence[Result]) -> str:
     own = (result.variant.planner, result.variant.order)
     others = [(each.variant.planner, each.variant.order) for each in found]
     differ = [word for at, word in enumerate(own) if len({each[at] for each in others}) > 1]
-    return plain(result.variant.policy) + (f" ({plain(', '.join(differ))})" if differ else "")
+    return result.variant.policy + (f" ({', '.join(differ)})" if differ else "")
 
 
 def one_table(result: Result) -> Rows:
@@ -230,10 +229,10 @@ def compared_table(found: Sequence[Result]) -> Rows:
     best = {f.name: _best(f, [s[f.name].mean for s in spreads]) for f in figures}
     for result, spread in zip(found, spreads, strict=True):
         name = _YOURS if result.variant.yours else result.variant.policy
-        cells = [Styled(plain(name))]
-        cells += [Styled(plain(result.variant.estimator))] * several
-        cells += [Styled(plain(result.variant.planner))] * plans
-        cells += [Styled(plain(result.variant.order))] * orders
+        cells = [Styled(name)]
+        cells += [Styled(result.variant.estimator)] * several
+        cells += [Styled(result.variant.planner)] * plans
+        cells += [Styled(result.variant.order)] * orders
         for figure in figures:
             value = spread[figure.name]
             bold = value.mean is not None and value.mean == best[figure.name]

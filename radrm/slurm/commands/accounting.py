@@ -10,10 +10,10 @@ import re
 import time
 from collections.abc import Callable
 
-from radrm.client.text import FINAL
+from radrm.client.text import FINAL, say
 from radrm.core.units import show_mib
 from radrm.daemon.slurm_variables import PARTITION
-from radrm.errors import UsageError, plain
+from radrm.errors import UsageError
 from radrm.host.wall import wall_s
 from radrm.jobfile.values import shown
 from radrm.slurm.commands import shown as of_job
@@ -25,57 +25,16 @@ if TYPE_CHECKING:
 
     from radrm.slurm.commands.shown import Job
 
-_NOT_MEASURED = [
-    "AveCPU",
-    "AveRSS",
-    "AveVMSize",
-    "MaxRSS",
-    "MaxVMSize",
-    "TotalCPU",
-    "UserCPU",
-    "SystemCPU",
-    "CPUTime",
-    "CPUTimeRAW",
-    "Account",
-    "QOS",
-    "WCKey",
-    "Associd",
-    "UID",
-    "GID",
-    "Group",
-    "Cluster",
-    "Comment",
-    "AdminComment",
-    "SystemComment",
-    "MaxDiskRead",
-    "MaxDiskWrite",
-    "AveDiskRead",
-    "AveDiskWrite",
-    "ConsumedEnergy",
-    "ConsumedEnergyRaw",
-    "Layout",
-    "MinCPU",
-    "NTasks",
-    "Planned",
-    "Reservation",
-    "Suspended",
-    "TRESUsageInAve",
-    "TRESUsageInMax",
-    "TRESUsageInTot",
-    "WorkDir",
-    "SubmitLine",
-    "Flags",
-    "Constraints",
-    "Container",
-    "Eligible",
-    "Extra",
-    "FailedNode",
-    "McsLabel",
-    "Licenses",
-    "BlockID",
-    "DBIndex",
-    "Reserved",
-]
+_NOT_MEASURED = (
+    *("AveCPU", "AveRSS", "AveVMSize", "MaxRSS", "MaxVMSize", "TotalCPU", "UserCPU"),
+    *("SystemCPU", "CPUTime", "CPUTimeRAW", "Account", "QOS", "WCKey", "Associd", "UID", "GID"),
+    *("Group", "Cluster", "Comment", "AdminComment", "SystemComment", "MaxDiskRead"),
+    *("MaxDiskWrite", "AveDiskRead", "AveDiskWrite", "ConsumedEnergy", "ConsumedEnergyRaw"),
+    *("Layout", "MinCPU", "NTasks", "Planned", "Reservation", "Suspended", "TRESUsageInAve"),
+    *("TRESUsageInMax", "TRESUsageInTot", "WorkDir", "SubmitLine", "Flags", "Constraints"),
+    *("Container", "Eligible", "Extra", "FailedNode", "McsLabel", "Licenses", "BlockID"),
+    *("DBIndex", "Reserved"),
+)
 
 
 def _seconds(job: Job) -> str:
@@ -139,7 +98,7 @@ _TAKEN = frozenset(
     {*_SHORT.values(), *_FLAGS, "job", "name", "delimiter", "uid", "fields", "federation", "local"}
 )
 _REFUSED = frozenset({"gid", "timelimit-min", "nodelist", "uid"})
-_CLOCK = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%m/%d/%y", "%m/%d")
+_CLOCK = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%m/%d/%y")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -153,7 +112,7 @@ def sacct(words: Sequence[str], me: str) -> int:
         if name not in _TAKEN or name in _REFUSED:
             raise UsageError(f"sacct: {shown('--' + name)} is not known here; see radrm history")
     if "helpformat" in given:
-        print("\n".join(sorted(_FIELDS)))
+        say(*sorted(_FIELDS))
         return 0
     layout = given.get("format") or (
         _BRIEF if "brief" in given else _LONG if "long" in given else _DEFAULT
@@ -174,21 +133,19 @@ def sacct(words: Sequence[str], me: str) -> int:
     separator = "|" if {"parsable", "parsable2"} & given.keys() else None
     separator = given.get("delimiter", separator) if separator else None
     ends = "|" if "parsable" in given else ""
-    rows = [[plain(field(job)) for _, _, field in columns] for job in found]
+    rows = [[field(job) for _, _, field in columns] for job in found]
     if separator is not None:
         if "noheader" not in given:
-            print(separator.join(name for name, _, _ in columns) + ends)
+            say(separator.join(name for name, _, _ in columns) + ends)
         for row in rows:
-            print(separator.join(row) + ends)
+            say(separator.join(row) + ends)
         return 0
     if "noheader" not in given:
-        print(" ".join(f"{name[: abs(width)]:>{abs(width)}}" for name, width, _ in columns), "")
-        print(" ".join("-" * abs(width) for _, width, _ in columns), "")
+        say(" ".join(f"{name[: abs(width)]:>{abs(width)}}" for name, width, _ in columns) + " ")
+        say(" ".join("-" * abs(width) for _, width, _ in columns) + " ")
     for row in rows:
-        print(
-            " ".join(_cell(text, width) for text, (_, width, _) in zip(row, columns, strict=True)),
-            "",
-        )
+        cells = (_cell(text, width) for text, (_, width, _) in zip(row, columns, strict=True))
+        say(" ".join(cells) + " ")
     return 0
 
 
@@ -212,11 +169,10 @@ def _moment(text: str, now_s: float) -> float:
     today = time.localtime(now_s)
     if text in ("today", "midnight"):
         return time.mktime((*today[:3], 0, 0, 0, 0, 0, -1))
-    for pattern in _CLOCK:
+    of_this_year = (f"{text} {today[0]}", "%m/%d %Y")  # without a year, 29 February is no date
+    for whole, pattern in (*((text, each) for each in _CLOCK), of_this_year):
         try:
-            found = time.strptime(text, pattern)
-            year = today[0] if found[0] == 1900 else found[0]
-            return time.mktime((year, *found[1:6], 0, 0, -1))
+            return time.mktime((*time.strptime(whole, pattern)[:6], 0, 0, -1))
         except (ValueError, OverflowError):
             continue
     raise UsageError(f"sacct: {shown(text)} is no time, as 2026-11-29, or now-1days")
@@ -245,18 +201,18 @@ def seff(words: Sequence[str]) -> int:
     if not names:
         raise UsageError("seff needs a job, as: seff 12")
     for job in of_job.asked(elements(names[0])):
-        print(f"Job ID: {of_job.number(job)}")
-        print(f"User: {plain(job['user'])}")
-        print(f"State: {of_job.state(job)} (exit code {job['exit_code'] or 0})")
-        print(f"Cores: {of_job.cpus(job)}")
-        print(f"Job Wall-clock time: {of_job.elapsed(job)}")
+        say(f"Job ID: {of_job.number(job)}")
+        say(f"User: {job['user']}")
+        say(f"State: {of_job.state(job)} (exit code {job['exit_code'] or 0})")
+        say(f"Cores: {of_job.cpus(job)}")
+        say(f"Job Wall-clock time: {of_job.elapsed(job)}")
         if job["peak_mib"] is not None:
             reserved = job["reserved_mib"] or job["estimate_mib"]
             part = f" of {show_mib(reserved)} reserved" if reserved else ""
-            print(f"GPU memory: {show_mib(job['peak_mib'])} at most on one GPU{part}")
+            say(f"GPU memory: {show_mib(job['peak_mib'])} at most on one GPU{part}")
         if job["energy_j"] is not None:
-            print(f"Energy: {job['energy_j'] / 3.6e6:.3f} kWh")
+            say(f"Energy: {job['energy_j'] / 3.6e6:.3f} kWh")
         if job["state"] not in FINAL:
-            print("WARNING: Efficiency statistics may be misleading for RUNNING jobs.")
-        print("CPU and memory efficiency are not measured; see: radrm report, radrm status JOB")
+            say("WARNING: Efficiency statistics may be misleading for RUNNING jobs.")
+        say("CPU and memory efficiency are not measured; see: radrm report, radrm status JOB")
     return 0

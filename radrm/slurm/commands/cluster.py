@@ -10,9 +10,9 @@ from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.log import log_writer
 from radrm.cli.show.styled import Styled, show
 from radrm.client.tail import Tail
-from radrm.client.text import print_json, warn
+from radrm.client.text import print_json, say, warn
 from radrm.core.units import show_mib, show_seconds
-from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, UsageError, plain
+from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, UsageError
 from radrm.host.wall import wall_s
 from radrm.slurm import accounts
 from radrm.slurm import jobs as of_slurm
@@ -72,13 +72,13 @@ def _tell(request: SubmitRequest, found: dict[str, Any]) -> None:
         return
     job: ClusterJob = found["job"]
     if request.dry_run:
-        print(plain(f"sbatch {shlex.join(job.words)}"))
+        say(f"sbatch {shlex.join(job.words)}")
     elif request.parsable:
-        print(found["id"])
+        say(str(found["id"]))
     else:
         memory = f", asks for {show_mib(job.gpumem_mib)} of GPU memory ({job.source})"
         asked = memory if job.gpumem_mib else ""
-        print(plain(f"Submitted Slurm job {found['id']} ({found['name']}){asked}"), flush=True)
+        say(f"Submitted Slurm job {found['id']} ({found['name']}){asked}")
 
 
 def wait_for(job_id: str) -> int:
@@ -119,7 +119,7 @@ def show_status(user: str, as_json: bool) -> None:
     for row in rows:
         mib = "-" if row.gpumem_mib is None else show_mib(row.gpumem_mib)
         cells = row.id, row.name, row.user, row.state, row.node or "-", mib, row.time
-        table.add(*map(plain, cells), plain(row.reason or ""))
+        table.add(*cells, row.reason or "")
     show(table)
 
 
@@ -148,7 +148,7 @@ def show_report(by: str, times: Callable[[float], tuple[float, float]], as_json:
         counts = str(row.runs), str(row.completed), show_seconds(row.elapsed_s)
         gib_h = "-" if row.gpumem_gib_h is None else f"{row.gpumem_gib_h:.1f}"
         figures = gib_h, gpu_h, smact, peak, energy
-        table.add(plain(row.name), *counts, *figures)
+        table.add(row.name, *counts, *figures)
     show(table)
     measured = sum(row.measured for row in rows)
     if measured < len(runs):
@@ -163,7 +163,7 @@ def show_explanation(job_id: str, as_json: bool) -> None:
         return
     width = max(map(len, lines))
     for name, text in lines.items():
-        print(plain(f"{name:>{width}}  {text}"))
+        say(f"{name:>{width}}  {text}")
 
 
 def show_log(job_id: str, stderr: bool, lines: int | None) -> None:
@@ -173,4 +173,4 @@ def show_log(job_id: str, stderr: bool, lines: int | None) -> None:
     if lines is not None:
         tail.skip_to_last(lines)
     if not tail.copy_new(log_writer(None)):
-        raise Refused(f"the log {plain(path)} does not exist here; it is written on the job's node")
+        raise Refused(f"the log {path} does not exist here; it is written on the job's node")

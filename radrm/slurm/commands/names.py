@@ -13,6 +13,7 @@ import sys
 from socket import gethostname
 
 from radrm import __version__
+from radrm.client.text import say, warn
 from radrm.errors import UsageError
 from radrm.host.storage.submission import load
 from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
@@ -357,7 +358,7 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
     options, rest = read(words, COMMAND_LINE, SUBMIT_FLAGS)
     given = {each.name: each for each in options}
     if "version" in given:
-        print(f"radrm {__version__}, with the options of sbatch {RELEASE}")
+        say(f"radrm {__version__}, with the options of sbatch {RELEASE}")
         raise SystemExit(0)
     if given.keys() & {"help", "usage"}:
         return SubmitRequest({}, help=True)
@@ -380,7 +381,7 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
     slurm.raw.setdefault("name", named)
     _keep_own(slurm, text, {each.name for each in asked})
     for note in slurm.notes:
-        print(f"radrm: note: {note}", file=sys.stderr)
+        warn(f"note: {note}")
     _set_environment(slurm)
     line = [*(f"--{flag}" for flag in sorted(slurm.flags | {"slurm"})), *_words(slurm)]
     # A script's name may be one that an option would have.
@@ -405,7 +406,7 @@ def _note_absent(text: str, where: str) -> None:
         if not line.lstrip().startswith("#") and (found := _CALLED.search(line)):
             instead = f"; use: {_ABSENT[found[1]]}" if _ABSENT[found[1]] else ""
             note = f"{where} line {number}: {found[1]} is not here{instead}"
-            print(f"radrm: note: {note}", file=sys.stderr)
+            warn(f"note: {note}")
             return
 
 

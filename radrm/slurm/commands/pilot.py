@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from radrm.cli.parameters import FLAG, NUMBER, TEXT, WORDS, Parameter
+from radrm.client.text import say
 from radrm.core.units import parse_seconds, show_seconds
-from radrm.errors import UsageError, plain
+from radrm.errors import UsageError
 from radrm.simulated.spec import parse as parse_gpus
 
 _DEFAULT_IDLE = "10m"
@@ -111,7 +112,7 @@ def _start(
     shared.make()
     job = main.submit(words, main.script_of(options))
     what = f"{gpus} GPU(s)" if gpus is not None else f"simulated GPUs ({simulate})"
-    print(plain(f"Submitted Slurm job {job}: a pilot with {what} for {show_seconds(time_s)}"))
+    say(f"Submitted Slurm job {job}: a pilot with {what} for {show_seconds(time_s)}")
     return 0
 
 

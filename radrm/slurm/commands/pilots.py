@@ -8,7 +8,7 @@ from typing import Any
 
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
-from radrm.client.text import FINAL, print_json, warn
+from radrm.client.text import FINAL, print_json, say, warn
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused, UsageError, plain
 from radrm.host.storage.spool import Envelope, Spool
@@ -70,7 +70,9 @@ def _prepare(request: SubmitRequest, file: str | None) -> tuple[JobFile, Envelop
         job_file = wrap_command(list(request.command), raw)
     else:
         data = load(file)
-        job_file = read_job_file(data, "job" if file == STDIN else file, raw)
+        job_file = read_job_file(
+            data, "job" if file == STDIN else file, raw, arguments=request.arguments
+        )
     for option, why in REFUSED.items():
         if option in job_file.raw:
             raise UsageError(f"{job_file.name}: --{option} does not go with --pilot: {why}")
@@ -102,11 +104,11 @@ def _tell(request: SubmitRequest, results: list[dict[str, Any]]) -> None:
         elif request.json:
             pass
         elif request.dry_run:
-            print(plain(f"Would submit {found['name']}"))
+            say(f"Would submit {found['name']}")
         elif request.parsable:
-            print(found["ticket"])
+            say(str(found["ticket"]))
         else:
-            print(plain(f"Submitted {found['name']} as {found['ticket']}; it waits for a pilot"))
+            say(f"Submitted {found['name']} as {found['ticket']}; it waits for a pilot")
     sound = any(found["error"] is None for found in results)
     if sound and not (request.parsable or request.json or request.dry_run):
         warn("see radrm pilot --list; start a pilot, as: radrm pilot --gpus 2 --time 8h")
@@ -216,11 +218,11 @@ def show_list(every: bool, as_json: bool) -> None:
             over_now = until_s is None or each["state"] in over
             left = "-" if over_now else show_seconds(max(0.0, until_s - wall_s()))
             cells = each["pilot"], each["state"], each["node"] or "-", str(each["gpus"] or "-")
-            table.add(*map(plain, cells), left, plain(each["home"] or "-"))
+            table.add(*cells, left, each["home"] or "-")
         show(table)
     if jobs:
         if pilots:
-            print()
+            say("")
         table = Rows(tuple(map(Column, ("TICKET", "NAME", "STATE", "PILOT", "JOB", "WHY"))))
         for each in jobs:
             cells = each["ticket"], each["name"], each["state"], each["pilot"] or "-"
@@ -237,11 +239,11 @@ def cancel(ticket: str) -> None:
         raise UsageError(f"{ticket[:40]!r} is no ticket; see: radrm pilot --list")
     shared = Shared(shared_root(os.environ))
     if shared.forget(ticket):
-        print(f"Cancelled {ticket}, which waited")
+        say(f"Cancelled {ticket}, which waited")
         return
     for pilot in shared.pilots():
         if ticket in shared.claimed(pilot):
             shared.ask_cancel(ticket, pilot)
-            print(f"Asked pilot {pilot} to cancel {ticket}")
+            say(f"Asked pilot {pilot} to cancel {ticket}")
             return
     raise Refused(f"nothing waits or runs under {ticket}; see: radrm pilot --list --all")

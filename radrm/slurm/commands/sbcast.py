@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from radrm.errors import Refused, UsageError, plain
+from radrm.errors import Refused, UsageError
 from radrm.slurm.commands.names import read_words
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def sbcast(words: Sequence[str]) -> int:
             if "preserve" in given:
                 shutil.copystat(source, target)
     except FileExistsError:
-        raise Refused(f"sbcast: {plain(target)} exists; overwrite it by --force") from None
+        raise Refused(f"sbcast: {target} exists; overwrite it by --force") from None
     except OSError as error:
-        raise Refused(f"sbcast: {plain(str(error.filename))}: {error.strerror}") from None
+        raise Refused(f"sbcast: {error.filename!s}: {error.strerror}") from None
     return 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from radrm.errors import Refused, UsageError, plain
+from radrm.client.text import say
+from radrm.errors import Refused, UsageError
 from radrm.jobfile.slurm.amounts import parse_time
 from radrm.jobfile.values import shown
 from radrm.slurm.commands import shown as of_job
@@ -77,7 +78,7 @@ def scontrol(words: Sequence[str], run: Callable[[list[str]], int]) -> int:
     if command == "version":
         return run(["--version"])
     if command == "ping":
-        print(f"Slurmctld(primary) at {of_job.host()} is UP")
+        say(f"Slurmctld(primary) at {of_job.host()} is UP")
         return 0
     if command == "write" and named[:1] == ["batch_script"]:
         raise Refused(
@@ -100,13 +101,13 @@ def _show(named: Sequence[str], one_line: bool, detailed: bool) -> int:
     if kind in ("hostname", "hostnames"):
         text = ",".join(names) or os.environ.get("SLURM_JOB_NODELIST") or of_job.host()
         for host in expanded(text):
-            print(plain(host))
+            say(str(host))
         return 0
     if kind in ("hostlist", "hostlistsorted"):
         hosts = expanded(",".join(names))
         if not hosts:
             raise UsageError("scontrol show hostlist needs hosts, as node1,node2")
-        print(plain(compressed(sorted(set(hosts)) if kind == "hostlistsorted" else hosts)))
+        say(compressed(sorted(set(hosts)) if kind == "hostlistsorted" else hosts))
         return 0
     if kind in ("job", "jobs", "jobid"):
         return _show_jobs(names, one_line, detailed)
@@ -118,11 +119,14 @@ def _show(named: Sequence[str], one_line: bool, detailed: bool) -> int:
 def _show_jobs(names: Sequence[str], one_line: bool, detailed: bool) -> int:
     jobs = of_job.asked(_jobs([name.removeprefix("JobId=") for name in names]))
     if not jobs:
-        print("No jobs in the system")
+        say("No jobs in the system")
     for job in jobs:
         files = of_job.files(job) if names else {}
-        lines = [plain(line) for line in of_job.record(job, detailed, files)]
-        print(" ".join(lines) if one_line else "\n   ".join(lines) + "\n")
+        first, *others = of_job.record(job, detailed, files)
+        if one_line:
+            say(" ".join((first, *others)))
+        else:
+            say(first, *(f"   {line}" for line in others), "")
     return 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from radrm.cli.parameters import FLAG, TEXT, TEXTS, WORD, Parameter
 from radrm.client.connection import Client
-from radrm.client.text import warn
+from radrm.client.text import print_text, say, warn
 from radrm.core.units import parse_mib
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.slurm import setup as setup_lines
@@ -72,10 +72,10 @@ def setup(node: list[str], only: str) -> None:
         HEALTH: lambda: setup_lines.health(program()),
     }
     if only:
-        print(texts[only](), end="")
+        print_text(texts[only]())
         return
     for name, made in texts.items():
-        print(f"### {name}\n{made()}")
+        print_text(f"### {name}\n{made()}\n")
 
 
 HEALTH_PARAMETERS: tuple[Parameter, ...] = ()
@@ -160,10 +160,10 @@ def install_slurm_names(target: str, force: bool) -> None:
             _write(folder / name, text)
     except OSError as error:
         raise Refused(f"cannot write {error.filename}: {error.strerror}") from None
-    print(f"Wrote {', '.join(NAMES)} to {folder}")
+    say(f"Wrote {', '.join(NAMES)} to {folder}")
     folders = os.environ.get("PATH", "").split(os.pathsep)
     if str(folder.resolve()) not in [os.path.realpath(each) for each in folders if each]:
-        print(f"To find them, put it into PATH: export PATH={shlex.quote(str(folder))}:$PATH")
+        say(f"To find them, put it into PATH: export PATH={shlex.quote(str(folder))}:$PATH")
 
 
 def _text(name: str) -> str:

@@ -7,15 +7,17 @@ import os
 import resource
 import select
 import signal
-import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct, field
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import runner
 from radrm.host.processes.identity import WAKE
+from radrm.host.processes.naming import Shown
 from radrm.host.processes.procfs import TOKEN_VARIABLE
+from radrm.host.processes.tree import die_with
 
 # ------------------------------------------------------------------
 # What has been sent to the step, one signal at a time.
@@ -50,8 +52,7 @@ def die_of(number: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
-_RUNNER = os.path.join(os.path.dirname(attempts.__file__), "start_step_runner.py")
-"""It is not imported: its modules cost the step time."""
+_NAME = "radrm-runner"
 _BEGIN_S = 30.0
 """Real seconds that a runner may take until the job begins."""
 
@@ -92,21 +93,11 @@ def start(folder: str) -> Runner:
     if launch is None:
         raise Refused(f"the attempt in {folder} cannot be run: {why or 'it is gone'}")
     begun, tell = os.pipe()
+    step = os.getpid()
     try:
-        command = [sys.executable, "-I", "-S", _RUNNER, folder, str(os.getpid())]
-        pid = os.posix_spawn(
-            command[0],
-            command,
-            {TOKEN_VARIABLE: launch["token"]},
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                (os.POSIX_SPAWN_DUP2, tell, 1),
-                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0),
-            ],
-            setsid=True,
-            # Blocked from birth: a signal that comes early waits until it can be obeyed.
-            setsigmask=signal.valid_signals(),
-        )
+        pid = os.fork()
+        if pid == 0:
+            _become_runner(folder, launch["token"], tell, step)
     except OSError as error:
         os.close(begun)
         raise Refused(f"the runner of the job cannot be started: {error.strerror}") from None
@@ -115,6 +106,28 @@ def start(folder: str) -> Runner:
     select.select([begun], [], [], _BEGIN_S)
     os.close(begun)
     return Runner(folder, pid)
+
+
+def _become_runner(folder: str, token: str, tell: int, step: int) -> NoReturn:
+    """Run an attempt in a fork: an interpreter of its own would cost the job's start tens of
+    milliseconds. All signals are blocked: one that comes early waits until it can be obeyed.
+
+    It ends with its step: then Slurm has ended the job, and the daemon ends what is left of it.
+    """
+    code = 1
+    try:
+        die_with(step)
+        os.setsid()
+        shown = Shown()
+        shown.show(f"{_NAME} {folder}", {TOKEN_VARIABLE: token})
+        shown.rename(_NAME)
+        os.environ[TOKEN_VARIABLE] = token
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd, own in ((null, 0), (tell, 1), (null, 2)):
+            os.dup2(fd, own)
+        code = runner.main(folder)
+    finally:
+        os._exit(code)
 
 
 def close(folder: str, gone: Gone | None) -> None:

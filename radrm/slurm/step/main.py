@@ -48,7 +48,7 @@ from radrm.slurm.outer import SlurmJob, shown, this_job
 from radrm.slurm.setup import cluster_config, daemon_paths
 from radrm.slurm.step import attempt
 from radrm.slurm.step.attempt import Gone
-from radrm.slurm.step.returning import Fault, Whose, fault_of, give_back, is_free
+from radrm.slurm.step.returning import Fault, Whose, fault_of, give_back, is_free, patiently
 from radrm.slurm.submitting import is_gpumem_asked, unwrap
 
 # ------------------------------------------------------------------
@@ -100,7 +100,10 @@ def _of_slurm(name: str) -> RawOptions:
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.1, 5.0, 1.0
 """Between two questions: at first, while the daemon is to wake the step, and while it is down."""
 _ANSWER_S = 20.0
-_SLURM_S, _WHY_S = 5.0, 2.0
+_SLURM_S = 5.0
+_WHY_S = 15.0
+"""How long Slurm is asked why a job ends: a busy controller takes seconds. KILL comes after
+`KillWait` (30 s)."""
 _SAID_S, _DEAD_S = 5.0, 60.0
 """After so long a daemon that does not answer is shown in the job's comment, and is given up: a
 restart takes less."""
@@ -378,9 +381,9 @@ def why_ending(job: SlurmJob) -> Gone:
     """Why Slurm ends a job that has got TERM just now."""
     since = attempts.now()
     try:
-        found = shown(job.named, _WHY_S)
+        found = patiently(lambda: shown(job.named, _WHY_S), _WHY_S, say)
     except RadrmError:
-        found = {}
+        return Gone("cancelled", f"Slurm has ended job {job.named}, and did not say why", since)
     if found.get("Reason") == "TimeLimit":
         return Gone("timeout", f"Slurm job {job.named} has reached its time limit", since)
     if found.get("Restarts", str(job.restart)) != str(job.restart):

@@ -10,7 +10,7 @@ The variables (see docs/tracing.md):
 - RADRM_TRACE_FOLDER: where each traced program writes its document, `<pid>.json`. Without it
   nothing is traced.
 - RADRM_TRACE_LIMIT_S: seconds until a document must be there.
-- RADRM_TRACE_GPUS: the job's number of GPUs.
+- RADRM_TRACE_GPUS: the job's number of GPUs. RADRM_TRACE_GPU_MIB: the memory of each, if known.
 - RADRM_TRACE_STARTED: since when the seconds count, on the monotonic clock; else since the first
   of these programs has started.
 """

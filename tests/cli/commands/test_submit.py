@@ -216,6 +216,24 @@ def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
     assert found.isdisjoint(HEAVY)
 
 
+USUAL = """#!/usr/bin/env bash
+#RAD --name=resnet50 --gpus=1 --gpu-memory=8G --time=4:00:00 --cpus=2 --memory=8G
+#RAD --after=12:any --output=%j.out --smact=.5 --batch-size=32 --hold
+# a gradient
+source ~/.bashrc && python train.py > log 2>&1
+"""
+
+
+@pytest.mark.parametrize("words", [["usual.rad"], ["-g2", "--", "python", "train.py"]])
+def test_a_usual_submission_needs_no_regular_expressions(
+    home: Path, answering: None, words: list[str]
+) -> None:
+    Path("usual.rad").write_text(USUAL)
+    found = imported_by(home, *words)
+    assert "radrm.host.sockets" in found
+    assert found.isdisjoint({"re", "json", "shlex", "contextlib", "enum", "collections"})
+
+
 @contextmanager
 def server_of(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
     """Something that answers one connection like a daemon."""
@@ -264,3 +282,21 @@ def test_a_daemon_that_is_too_busy_to_answer_gets_the_job_nevertheless(
 def test_with_a_daemon_it_imports_no_more(home: Path, answering: None) -> None:
     assert imported_by(home, "job.rad").isdisjoint(HEAVY)
     assert len(handed_in(home)) == 1
+
+
+@pytest.mark.parametrize("more", [["0.1"], ["job.rad", "0.1"], ["c.yaml"]])
+def test_arguments_without_dashes_submit_nothing(home: Path, more: list[str]) -> None:
+    Path("c.yaml").write_text("lr: 1\n")
+    with pytest.raises(UsageError, match=r"radrm submit job\.rad -- "):
+        run(["job.rad", *more])
+    assert not home.exists()
+    assert run(["job.rad", "--", *more]) == 0
+    assert [envelope.arguments for envelope in handed_in(home)] == [tuple(more)]
+
+
+@pytest.mark.parametrize("options", [[], ["--gpus=2"]])
+def test_a_command_without_dashes_is_named_whole(home: Path, options: list[str]) -> None:
+    line = " ".join(["radrm submit", *options, "-- sh x.sh --lr=3"])
+    with pytest.raises(UsageError, match=line):
+        run([*options, "sh", "x.sh", "--lr=3"])
+    assert not home.exists()

@@ -25,7 +25,9 @@ submit --gpus -- true
 submit --gpus=x -- true
 submit --gpus=1 --gpus=2 -- true
 submit --time=soon -- true
-submit job.rad -- true
+submit job.rad job.rad -- true
+submit job.rad 0.1 --lr=3
+submit job.rad 0.1
 submit --
 submit --parsable --json -- true
 submit --at-once=2 -- true

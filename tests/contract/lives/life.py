@@ -19,7 +19,7 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Order, Planner, Policy
 from radrm.core.settings import CoreSettings
-from radrm.core.words import Collocation, Condition, JobState, Quantity
+from radrm.core.words import Collocation, Condition, DeviceKind, JobState, Quantity
 from radrm.structs import replace
 from tests.contract.lives.awaited import all_that_waits_has_an_end
 from tests.contract.lives.restarts import (
@@ -331,7 +331,9 @@ class Life:
             assert sum(reserved) <= device.capacity_mib
             assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in here}
         for uuid in state.ledgers.keys() - {d.uuid for d in world.devices}:
-            assert state.ledgers[uuid].holdings, "a device that is gone is not forgotten"
+            gone = state.ledgers[uuid]
+            may_return = gone.device.kind is DeviceKind.GPU
+            assert gone.vanished and (gone.holdings or may_return), "it is not forgotten"
         gpuless = [state.jobs[i] for i, a in state.attempts.items() if not a.placement.devices]
         users = {job.spec.uid for job in gpuless}  # each may run one beyond the limit
         assert len(gpuless) <= CORE.gpuless_at_once + max(0, len(users) - 1)

@@ -160,6 +160,18 @@ def test_a_void_launch_after_a_death_goes_back_to_recovery() -> None:
     assert (back.state, back.queue, back.oom_count) == (JobState.RECOVERING, Queue.RECOVERY, 1)
 
 
+def test_files_that_cannot_be_reached_keep_their_users_job_alone() -> None:
+    world = World(gpus(1))
+    job = world.submit(GIB)
+    end(world, job, never_started="no such home", passes="no such home")
+    assert world.state(job) is JobState.RUNNING, "at once, the first time"
+    back = end(world, job, never_started="no such home", passes="no such home")
+    assert (back.state, back.attempts, back.retries_used) == (JobState.PENDING, 0, 0)
+    assert world.state(world.submit(GIB)) is JobState.RUNNING, "others start"
+    world.pass_time(600.0)
+    assert world.state(job) is JobState.RUNNING
+
+
 # ------------------------------------------------------------------ TERM, then KILL again and again
 
 

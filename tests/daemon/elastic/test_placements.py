@@ -109,7 +109,7 @@ def test_each_task_is_a_client_of_mps_with_its_own_cap() -> None:
 
     def access(uuids: list[str]) -> Access:
         asked.append(uuids)
-        return Access("/pipes", "/logs", {uuid: n for n, uuid in enumerate(uuids)}, 50)
+        return Access("/pipes", "/logs", 50)
 
     mps = SimpleNamespace(access=access, empty_pipes=None)
     found = environments(Collocation.MPS, 1000, mps=mps)
@@ -144,7 +144,7 @@ def test_who_asks_for_an_index_gets_it_where_it_is_sure(
     )
     mode, mps = Collocation.TIMESLICE, None
     if client:
-        access = Access("/pipes", None, {device.uuid: 0})
+        access = Access("/pipes", None)
         mode = Collocation.MPS
         mps = SimpleNamespace(access=lambda uuids: access, empty_pipes=None)
     site: Any = SimpleNamespace(mps=mps, device_ids="uuid", isolation=Isolation())

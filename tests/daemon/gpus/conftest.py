@@ -25,6 +25,6 @@ def dgx(nvml_driver: Nvml) -> Iterator[Dgx]:
             made.close()
         finally:
             for file in made.folder.glob(f"home/run/mps/*/{PID_FILE}"):
-                who = Control(str(file.parent), "", []).process()
+                who = Control(str(file.parent), "").process()
                 if who is not None:
                     os.kill(who.pid, signal.SIGKILL)

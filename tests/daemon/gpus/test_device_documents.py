@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
-
 from radrm.core import events as ev
-from radrm.core.records import AttemptMemory, Counters, Device, DeviceProcess, Reading
+from radrm.core.records import AttemptMemory, Device, DeviceProcess, Reading
 from radrm.core.words import DeviceKind
-from radrm.daemon.views.device_documents import device_documents, processes_on
+from radrm.daemon.views.device_documents import processes_on
 from radrm.documents.server import GpuProcess
 from tests.world import World, gpus
-
-
-def test_counters_are_shown_while_they_are_known() -> None:
-    world = World(gpus(1, unified=True))
-    seen = Counters(0.9, 0.125, 0.5, 3.0, None)
-
-    def document(reading: Reading) -> dict[str, object]:
-        world.step(ev.ReadingsTaken(at=world.now, readings=(reading,)))
-        (found,) = device_documents(world.scheduler.snapshot, world.now)
-        return {name: getattr(found, name) for name in (*asdict(seen), "unified")}
-
-    measured = Reading("GPU-0", world.now, used_mib=5, smact=0.5, counters=seen)
-    assert document(measured) == {**asdict(seen), "unified": True}
-    none = {**asdict(Counters()), "unified": True}
-    assert document(Reading("GPU-0", world.now, used_mib=5)) == none
-    assert document(Reading("GPU-0", world.now, error="the GPU is lost")) == none
-
 
 MIG = Device("MIG-1", 1, "A100", 4864, kind=DeviceKind.MIG, parent="GPU-9")
 

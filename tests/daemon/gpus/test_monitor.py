@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -176,37 +175,34 @@ def test_they_are_listed_soon_where_there_is_reason_to(
         assert world.source.listings == 1, "once, and not for as long as it fails"
 
 
-# ------------------------------------------------------------------ when it hangs or dies
+def test_the_log_says_once_what_takes_no_job_and_when_that_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "radrm")
+    monkeypatch.setattr(module, "RELIST_S", 2)
+
+    def shown() -> list[tuple[str, bool]]:
+        return [(r.levelname, "is lost" in r.getMessage()) for r in caplog.records]
+
+    world.start()
+    world.next()
+    world.source.error = "the GPU is lost"
+    wait_until(lambda: world.next_reading().error is not None)
+    reads = world.source.reads
+    wait_until(lambda: world.source.reads > reads + 3)
+    assert shown() == [("ERROR", True)]
+    world.source.error = None
+    wait_until(lambda: len(shown()) == 2)
+    assert shown()[1] == ("INFO", False)
+    world.source.listed = ()
+    wait_until(lambda: len(shown()) == 3)
+    assert shown()[2] == ("ERROR", False)
+    world.source.listed = (GPU,)
+    wait_until(lambda: len(shown()) == 4)
+    assert shown()[3] == ("INFO", False)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_dead_thread_is_started_again(world: World) -> None:
-    monitor = world.start()
-    world.source.raised = SystemExit()
-    wait_until(lambda: not monitor._reader.thread.is_alive())
-    world.source.raised = None
-    world.no_more()
-    monitor.look(time.monotonic())
-    wait_until(lambda: world.next_reading().error is None)
-    assert world.renewed == [], "its source is sound"
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_so_is_a_dead_watcher(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(now_s: float) -> None:
-        raise SystemExit
-
-    monkeypatch.setattr(module, "LOOK_S", 0.01)
-    monitor = Monitor(world.source, Clock(), lambda pid: None, world.posted.put, 0.01)
-    world.monitor = monitor
-    monkeypatch.setattr(monitor, "look", die)
-    monitor.ensure_alive()  # nothing has begun
-    monitor.start((GPU,))
-    wait_until(lambda: not monitor._watcher.is_alive())
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "LOOK_S", 0.01)
-    monitor.ensure_alive()
-    assert monitor._watcher.is_alive()
+# ------------------------------------------------------------------ when it hangs
 
 
 def test_a_driver_that_does_not_answer_is_told_as_such(world: World) -> None:

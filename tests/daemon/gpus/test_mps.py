@@ -51,7 +51,7 @@ class Server(DaemonHome):
 
     def control(self, uuid: str) -> Control:
         pipes = str(self.folder / "home" / "run" / "mps" / uuid[4:12])
-        return Control(pipes, f"{pipes}.log", [uuid])
+        return Control(pipes, f"{pipes}.log", uuid)
 
     def wrong(self, **how: Any) -> None:
         beside = self.folder / "mps-state.new"
@@ -108,7 +108,7 @@ def server(nvml_driver: Nvml) -> Iterator[Server]:
             made.close()
         finally:
             for file in made.folder.glob(f"home/run/mps/*/{PID_FILE}"):
-                who = Control(str(file.parent), "", []).process()
+                who = Control(str(file.parent), "").process()
                 if who is not None:
                     os.kill(who.pid, signal.SIGKILL)
 
@@ -159,7 +159,8 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     jobs = [server.client("--gpu-memory=30G") for _ in range(2)]
     for job in jobs:
         server.told(job, "ready")
-    assert server.said().count("its MPS control daemon has ended") == 1
+    ended = [line for line in server.said().splitlines() if "control daemon has ended" in line]
+    assert len([line for line in ended if "MPS of " in line]) == 1
     # A fault ends only its server's clients. A server's only client has caused it itself.
     server.wrong(**{FIRST: {"fault": 1}})
     (first,) = (job for job in jobs if server.job(job)["devices"] == [FIRST])

@@ -8,7 +8,6 @@ test_dgx.py; a driver that hangs: test_readings.py.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -99,21 +98,6 @@ def test_jobs_share_where_only_utilization_is_read(server: DaemonHome) -> None:
     let_go(server)
 
 
-def test_an_old_driver_will_do(
-    server: DaemonHome, nvml_driver: Nvml, old_nvml_library: Path
-) -> None:
-    server.environment["LD_LIBRARY_PATH"] = str(old_nvml_library.parent)
-    nvml_driver.set(FIRST, memory_reserved_mib=200)
-    nvml_driver.gone(SECOND)
-    server.start()
-    (only,) = server.ask("gpus")
-    assert only["free_mib"] == 40960 - 200, "the reserve counts as used"
-    job = hold(server, 8000)
-    wait_until(lambda: server.job(job)["peak_mib"])
-    let_go(server)
-    assert server.wait_end(job)["peak_mib"] == 8000
-
-
 # ------------------------------------------------------------------ trouble
 
 
@@ -127,6 +111,22 @@ def test_a_lost_gpu_takes_no_job_and_harms_no_other(server: DaemonHome, nvml_dri
     let_go(server)
     for job in jobs:
         assert server.wait_end(job)["state"] == "COMPLETED"
+
+
+def test_users_and_administrators_see_that_gpus_are_lost(
+    server: DaemonHome, nvml_driver: Nvml
+) -> None:
+    server.start()
+    job = hold(server, 8000)
+    assert server.wait_state(job, "RUNNING")["devices"] == [FIRST]
+    nvml_driver.fail("*", LOST, FIRST)
+    wait_until(lambda: "GPU 0: the GPU is lost" in (server.job(job)["reason"] or ""))
+    nvml_driver.fail("*", 0, FIRST)
+    nvml_driver.gone(SECOND)
+    wait_until(lambda: server.ask("gpus")[1]["state"] == "vanished")
+    assert server.job(job)["reason"] is None
+    let_go(server)
+    server.wait_end(job)
 
 
 def test_a_named_library_that_cannot_be_used_is_refused(server: DaemonHome) -> None:

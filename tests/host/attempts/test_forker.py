@@ -42,9 +42,20 @@ def forker() -> Iterator[Forker]:
 
 
 def launcher(host: Host, forker: Forker) -> Launcher:
+    host.forks = False
     found = host.daemon()
     found._forker = forker
     return found
+
+
+def spare_of(forker: Forker) -> int:
+    """The runner that waits for the next start."""
+
+    def only() -> int:
+        pids = Path(f"/proc/{forker.pid}/task/{forker.pid}/children").read_text().split()
+        return int(pids[0]) if len(pids) == 1 else 0
+
+    return wait_until(only, "the spare")
 
 
 def parent_of(pid: int) -> int:
@@ -87,6 +98,7 @@ def shown(host: Host, forks: bool, serial: int) -> dict[str, Any]:
     found = read_stat(runner.pid)
     assert found is not None
     fds = {each.name: os.readlink(each) for each in (folder / "fd").iterdir()}
+    assert fds.pop("1").startswith(("socket:", "pipe:")), "where the daemon listens"
     state = {
         "status": [status[key].strip() for key in (*SIGNALS, *RIGHTS, *OTHERS)],
         "limits": (folder / "limits").read_text(),
@@ -151,6 +163,7 @@ def test_many_starts_leave_nothing(forker: Forker) -> None:
     def figures() -> tuple[int, int]:
         return len(os.listdir(f"/proc/{forker.pid}/fd")), len(os.listdir("/proc/self/fd"))
 
+    spare_of(forker)
     before = figures()
     for _ in range(200):
         mine, its = socket.socketpair()
@@ -158,9 +171,37 @@ def test_many_starts_leave_nothing(forker: Forker) -> None:
             found = forker.fork("/nowhere", "token", its.fileno(), None)
         assert found is not None
         os.close(found.pidfd)
-    children = Path(f"/proc/{forker.pid}/task/{forker.pid}/children")
-    wait_until(lambda: not children.read_text(), "their ends")
-    assert figures() == before
+    spare_of(forker)
+    wait_until(lambda: figures() == before, "what was there before")
+
+
+# ------------------------------------------------------------------ the spare
+
+
+def test_a_start_takes_the_runner_that_waits(host: Host, forker: Forker) -> None:
+    spare = spare_of(forker)
+    daemon = launcher(host, forker)
+    daemon.launch(host.plan(*ONCE))
+    assert isinstance(end_of(daemon), Ended) and ran_once(host)
+    assert host.runner() == spare != spare_of(forker)
+
+
+@pytest.mark.parametrize("reaped", [False, True])
+def test_a_spare_that_was_killed_costs_nothing(host: Host, forker: Forker, reaped: bool) -> None:
+    spare = spare_of(forker)
+    os.kill(forker.pid, signal.SIGCONT if reaped else signal.SIGSTOP)
+    os.kill(spare, signal.SIGKILL)
+    wait_until(lambda: spare_of(forker) != spare if reaped else gone(spare))
+    os.kill(forker.pid, signal.SIGCONT)
+    daemon = launcher(host, forker)
+    daemon.launch(host.plan(*ONCE))
+    assert isinstance(end_of(daemon), Ended) and ran_once(host)
+
+
+def test_a_spare_ends_with_its_forker(forker: Forker) -> None:
+    spare = spare_of(forker)
+    os.kill(forker.pid, signal.SIGKILL)
+    wait_until(lambda: gone(spare))
 
 
 # ------------------------------------------------------------------ without the forker

@@ -163,8 +163,8 @@ def test_what_is_long_to_kill_does_not_hold_the_daemon(
 
     monkeypatch.setattr(live, "kill_tree", slow)
     os.kill(host.runner(), signal.SIGKILL)
-    (fd,) = daemon.fds()
-    assert select.select([fd], [], [], 30)[0]
+    assert daemon._live[SERIAL].pidfd is not None
+    assert select.select([daemon._live[SERIAL].pidfd], [], [], 30)[0]
     for _ in range(5):
         assert daemon.poll(SERIAL) is None
         daemon.kill(SERIAL)

@@ -21,6 +21,8 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes.affinity import listed
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, end_of, next_of
+from tests.host.processes.programs import gone
+from tests.waiting import wait_until
 
 ALL_CPUS = sorted(os.sched_getaffinity(0))
 CPU = ALL_CPUS[-1]
@@ -46,6 +48,24 @@ def test_an_ordinary_life(host: Host) -> None:
     assert daemon.serials() == [SERIAL]
     daemon.forget(SERIAL)
     assert daemon.serials() == []
+
+
+def test_an_end_counts_while_its_runner_still_syncs_the_record(host: Host) -> None:
+    daemon = host.daemon()
+    daemon.launch(host.plan(*SLEEPER))
+    assert isinstance(next_of(daemon), Started)
+    runner, live = host.runner(), daemon._live[SERIAL]
+    assert live.announcement is not None
+    heard, tell = os.pipe()
+    os.dup2(heard, live.announcement)
+    attempts.write_record(
+        str(host.folder), attempts.EXIT, {**attempts.NO_END, "code": 3, **attempts.now()}
+    )
+    assert daemon.poll(SERIAL) is None, "nothing is announced"
+    os.write(tell, b"\n")
+    assert isinstance(next_of(daemon), Ended) and not gone(runner)
+    os.kill(runner, signal.SIGUSR2)
+    wait_until(lambda: gone(runner))
 
 
 @pytest.mark.parametrize(

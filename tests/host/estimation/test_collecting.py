@@ -166,13 +166,14 @@ def test_the_command_runs_as_the_job_would(tmp_path: Path) -> None:
     text = """
 say({"version": 1, "seen": [
     os.getcwd(), os.environ["PYTHONPATH"].split(":")[1], os.environ["RADRM_TRACE_GPUS"],
-    0 < float(os.environ["RADRM_TRACE_LIMIT_S"]) < 40, os.environ["CUDA_VISIBLE_DEVICES"],
+    0 < float(os.environ["RADRM_TRACE_LIMIT_S"]) < 40,
+    len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")),
     os.umask(0), sys.stdin.read(), os.listdir(os.environ["RADRM_CHECKPOINT_DIR"]),
 ]})
 """
     asked = request(text, tmp_path, PYTHONPATH="mine")
     seen = json.loads(trace(asked, LIMITS))["seen"]
-    assert seen == [str(tmp_path), "mine", "1", True, "", 0o022, "", []]
+    assert seen == [str(tmp_path), "mine", "1", True, 1, 0o022, "", []]
 
 
 @needs_sandbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.records import Counters, Device, Instant, Reading
+from radrm.core.records import Device, Instant, Reading
 from radrm.host.gpus.source import GpuSource, OwnerOf, Sample
 
 AT = Instant(10.0, 1000.0)
@@ -21,7 +21,6 @@ class Base(GpuSource):
     def __init__(self) -> None:
         self.listed = GPUS
         self.utilization: float | None = 0.2
-        self.power_w: float | None = None
         self.error: str | None = None
         self.acknowledged: list[str] = []
         self.closed = False
@@ -40,7 +39,6 @@ class Base(GpuSource):
                 smact=self.utilization,
                 smact_source="coarse",
                 smact_coarse=self.utilization is not None,
-                power_w=self.power_w,
             )
             for u in uuids
         )
@@ -62,14 +60,8 @@ class Feed:
         self.errors: dict[str, str] = {}
         self.closed = False
 
-    def gives(
-        self,
-        smact: float,
-        age_s: float = 0.0,
-        power_w: float | None = None,
-        counters: Counters | None = None,
-    ) -> None:
-        self.samples = dict.fromkeys(NAMES, Sample(smact, age_s, power_w, counters))
+    def gives(self, smact: float, age_s: float = 0.0) -> None:
+        self.samples = dict.fromkeys(NAMES, Sample(smact, age_s))
         self.errors = {}
 
     def fails(self, why: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from radrm.config import ReadingsConfig
 from radrm.core.records import AttemptMemory, Device, DeviceProcess, Reading
 from radrm.core.words import DeviceKind, JobState
-from radrm.host.gpus.readings import divided, open_gpus, separated
+from radrm.host.gpus.readings import ComputeInstances, open_gpus
 from radrm.structs import replace
 from tests.host.gpus.sources import AT
 from tests.standins.nvml_library import Nvml
@@ -24,8 +24,20 @@ def instance(uuid: str, numbers: tuple[int, int] | None, parent: str = "GPU-0") 
     return Device(uuid, 0, name, WHOLE_MIB, kind, overhead_mib=101, parent=parent, instance=numbers)
 
 
+def divided(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    return ComputeInstances().listed(devices)
+
+
 ONE, TWO = instance("MIG-1", (1, 0)), instance("MIG-2", (1, 1))
 PAIR = divided((ONE, TWO))
+
+
+def separated(
+    readings: tuple[Reading, ...], devices: tuple[Device, ...] = (ONE, TWO)
+) -> tuple[Reading, ...]:
+    stage = ComputeInstances()
+    stage.listed(devices)
+    return stage.read(readings)
 
 
 def in_use(device: Device, used: int | None, own: int | None = None, others: int = 0) -> Reading:
@@ -76,26 +88,26 @@ def test_what_one_uses_is_not_used_on_the_other(
     second: tuple[int | None, int | None],
     used: tuple[int | None, int | None],
 ) -> None:
-    found = separated((in_use(ONE, *first), in_use(TWO, *second)), PAIR)
+    found = separated((in_use(ONE, *first), in_use(TWO, *second)))
     assert tuple(reading.used_mib for reading in found) == used
     assert all(NOTE in reading.notes for reading in found)
 
 
 def test_unmanaged_processes_of_one_are_not_those_of_the_other() -> None:
-    found = separated((in_use(ONE, 4000, others=4000), in_use(TWO, 4000)), PAIR)
+    found = separated((in_use(ONE, 4000, others=4000), in_use(TWO, 4000)))
     assert [reading.used_mib for reading in found] == [4000, 0]
 
 
 def test_the_activity_of_both_is_nobodys() -> None:
-    found = separated((in_use(ONE, 6000, 6000), in_use(TWO, 6000)), PAIR)
+    found = separated((in_use(ONE, 6000, 6000), in_use(TWO, 6000)))
     assert [reading.smact for reading in found] == [0.5, None]
 
 
 def test_where_the_other_cannot_be_read_all_counts_as_used() -> None:
     lost = replace(in_use(ONE, None), error="GPU is lost")
-    found = separated((lost, in_use(TWO, 6000)), PAIR)
+    found = separated((lost, in_use(TWO, 6000)))
     assert (found[0], found[1].used_mib) == (lost, 6000)
-    assert separated((in_use(TWO, 6000),), PAIR)[0].used_mib == 6000
+    assert separated((in_use(TWO, 6000),))[0].used_mib == 6000
 
 
 def test_the_driver_lists_them(nvml: Nvml) -> None:

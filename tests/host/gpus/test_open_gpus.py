@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest_mock import MockerFixture
 
 from radrm.config import Config, ReadingsConfig, contradictions, parse_config, with_set
 from radrm.errors import BadConfig, DeviceError
 from radrm.host.gpus import nvml
 from radrm.host.gpus import readings as module
 from radrm.host.gpus.nvml import library as loading
-from radrm.host.gpus.readings import mig_ids_of, open_gpus
+from radrm.host.gpus.readings import SmActivity, open_gpus
 from tests.host.gpus.sources import Base
 from tests.paths import BIN
 
@@ -146,6 +144,12 @@ def test_where_there_is_no_gpu_all_reasons_are_told(
         open_gpus(ReadingsConfig(source=source))
 
 
+def activity(config: ReadingsConfig) -> SmActivity:
+    first = open_gpus(config).stages[0]
+    assert isinstance(first, SmActivity)
+    return first
+
+
 @pytest.mark.parametrize(
     "smact, feeds, required",
     [
@@ -160,10 +164,10 @@ def test_the_feeds_are_those_that_are_configured(
     smact: str, feeds: list[str], required: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = Base()
-    monkeypatch.setattr(module, "_base", lambda *_: base)
-    gpus = open_gpus(ReadingsConfig(smact=smact))
-    assert [feed.name for feed in gpus._feeds] == feeds
-    assert gpus._required == required
+    monkeypatch.setattr(module, "_source", lambda *_: base)
+    found = activity(ReadingsConfig(smact=smact))
+    assert [feed.name for feed in found.feeds] == feeds
+    assert found.required == required
 
 
 def test_nvidia_smi_prints_at_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,28 +178,14 @@ def test_nvidia_smi_prints_at_the_interval(monkeypatch: pytest.MonkeyPatch) -> N
         return Base()
 
     monkeypatch.setattr(module, "NvidiaSmi", source)
-    gpus = open_gpus(ReadingsConfig(source="nvidia-smi", smact="dcgm", interval_s=0.5))
+    open_gpus(ReadingsConfig(source="nvidia-smi", smact="dcgm", interval_s=0.5))
     assert given == [0.5]
-    assert gpus._interval_s == 0.5
 
 
 def test_gpm_goes_with_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     import pynvml
 
     base = nvml.NvmlGpus(pynvml)
-    monkeypatch.setattr(module, "_base", lambda *_: base)
-    assert [f.name for f in open_gpus(ReadingsConfig())._feeds] == ["gpm", "dcgm", "dcgm-exporter"]
-
-
-def test_ids_of_mig_instances(mocker: MockerFixture) -> None:
-    old = "MIG-GPU-a810a1fc-9f46/7/0"
-    assert mig_ids_of(Base())(old) == (7, 0)
-    assert mig_ids_of(Base())("MIG-1111") is None, "only NVML tells"
-
-    def place(uuid: str) -> SimpleNamespace:
-        if uuid != "MIG-1111":
-            raise ValueError(uuid)
-        return SimpleNamespace(instance=(3, 1))
-
-    base = mocker.Mock(spec=nvml.NvmlGpus, place=place)
-    assert [mig_ids_of(base)(u) for u in (old, "MIG-1111", "MIG-2")] == [(7, 0), (3, 1), None]
+    monkeypatch.setattr(module, "_source", lambda *_: base)
+    found = activity(ReadingsConfig())
+    assert [feed.name for feed in found.feeds] == ["gpm", "dcgm", "dcgm-exporter"]

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.config import MpsConfig
-from radrm.core.records import Counters, Reading
+from radrm.core.records import Reading
 from radrm.core.words import DeviceKind
 from radrm.host.gpus import readings as module
-from radrm.host.gpus.readings import BUSY, ZEROS, Readings
-from radrm.host.mps.service import MpsGpus, MpsService
+from radrm.host.gpus.readings import BUSY, ZEROS, Readings, SmActivity
 from radrm.interference.chips import smact_from_utilization
 from radrm.structs import replace
 from tests.host.gpus.sources import AT, GPUS, NAMES, Base, Feed
@@ -21,7 +19,7 @@ class World:
     def __init__(self, required: bool = False, feeds: tuple[str, ...] = ("one", "two")) -> None:
         self.base = Base()
         self.feeds = [Feed(name) for name in feeds]
-        self.readings = Readings(self.base, self.feeds, required=required)
+        self.readings = Readings(self.base, SmActivity(self.feeds, required=required))
         self.readings.devices()
 
     def read(self) -> Reading:
@@ -32,23 +30,10 @@ class World:
 def test_the_first_feed_that_delivers_serves_and_no_other_is_asked() -> None:
     world = World()
     one, two = world.feeds
-    one.gives(0.5, power_w=70.0)
+    one.gives(0.5)
     reading = world.read()
     assert (reading.smact, reading.smact_source, reading.smact_coarse) == (0.5, "one", False)
-    assert (reading.power_w, reading.used_mib) == (70.0, 5)
-    assert two.asked == []
-    world.base.power_w = 99.0
-    assert world.read().power_w == 99.0, "the base knows better"
-
-
-def test_the_feeds_counters_ride_along() -> None:
-    world = World()
-    one, _ = world.feeds
-    assert world.read().counters is None
-    one.gives(0.5, counters=Counters(sm_occupancy=0.25))
-    assert world.read().counters == Counters(sm_occupancy=0.25)
-    one.fails("it has ended")
-    assert world.read().counters is None
+    assert reading.used_mib == 5 and two.asked == []
 
 
 def test_the_next_one_is_asked_where_the_first_does_not_serve() -> None:
@@ -85,8 +70,8 @@ def test_devices_that_differ_have_a_line_each(caplog: pytest.LogCaptureFixture) 
     world.read()
     world.read()
     assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
-        "GPU 0 (GPU-0)",
-        "GPU 1 (GPU-1)",
+        "GPU 0",
+        "GPU 1",
     ]
 
 
@@ -96,7 +81,7 @@ def test_a_feed_gets_three_rounds_for_its_first_sample(
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", {"one": 1e-9})
     base, feeds = Base(), [Feed("one"), Feed("two")]
-    readings = Readings(base, feeds, required=False, interval_s=interval_s)
+    readings = Readings(base, SmActivity(feeds, required=False, interval_s=interval_s))
     readings.devices()
     readings.read(NAMES, AT, lambda pid: None)
     assert bool(feeds[1].asked) == next_one
@@ -235,8 +220,6 @@ def test_what_was_known_goes_to_its_own_kind_only() -> None:
     old, new = World(), World()
     old.feeds[0].gives(0.5)
     assert old.read().smact == 0.5
-    new.base.take_over = lambda other: pytest.fail("of another kind")  # type: ignore[method-assign]
-    new.readings.take_over(MpsGpus(old.readings, MpsService(MpsConfig(), "/run/radrm")))
     new.readings.take_over(old.base)
     assert new.read().smact_error is None, "it has not heard that it was measured"
 

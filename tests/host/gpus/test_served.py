@@ -11,7 +11,7 @@ from radrm.config import GpusConfig
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.gpus.readings import served
+from radrm.host.gpus.readings import Readings, served
 from radrm.host.gpus.source import GpuSource, OwnerOf
 
 
@@ -51,26 +51,21 @@ SERVED = [
 
 @pytest.mark.parametrize("only, uuids", SERVED)
 def test_what_is_served(only: tuple[str, ...], uuids: list[str]) -> None:
-    source = served(Three(), GpusConfig(only=only))
+    source = served(Readings(Three()), GpusConfig(only=only))
     assert [each.uuid for each in source.devices()] == uuids
     assert {each.available_until for each in source.devices()} == {None}
 
 
 def test_until_when() -> None:
-    source = served(Three(), GpusConfig(until="2030-01-31T18:00"))
+    source = served(Readings(Three()), GpusConfig(until="2030-01-31T18:00"))
     at = datetime(2030, 1, 31, 18).timestamp()
     assert [each.available_until for each in source.devices()] == [at] * 3
-    source = served(Three(), GpusConfig(until="2030-01-31T18:00+00:00", only=("0",)))
+    source = served(Readings(Three()), GpusConfig(until="2030-01-31T18:00+00:00", only=("0",)))
     assert [each.available_until for each in source.devices()] == [1896112800.0]
-
-
-def test_without_a_setting_there_is_nothing_around() -> None:
-    source = Three()
-    assert served(source, GpusConfig()) is source
 
 
 def test_a_name_of_no_gpu_is_an_error() -> None:
     source = Three()
     with pytest.raises(DeviceError, match=r"gpus.only = \[7\] names no GPU of this server"):
-        served(source, GpusConfig(only=("7",)))
+        served(Readings(source), GpusConfig(only=("7",)))
     assert source.closed

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import psutil
 import pynvml
 import pytest
@@ -14,16 +11,12 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import AttemptMemory, Instant
 from radrm.host.gpus import unified
-from radrm.host.gpus.nvidia_smi import NvidiaSmi
 from radrm.host.gpus.nvml import NvmlGpus
 from radrm.host.gpus.unified import SLACK, STEP, UnifiedMemory
 from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver, listed, process
-from tests.paths import BIN
-from tests.waiting import wait_until
 
 GIB = 1 << 30
 AT = Instant(10.0, 1000.0)
-A = "GPU-aaaaaaaa-0000"
 
 
 class Server:
@@ -141,25 +134,3 @@ def test_without_any_figure_it_is_said(mocker: MockerFixture, server: Server) ->
     gpus = NvmlGpus(pynvml)
     assert gpus.devices() == ()
     assert gpus.problems == ("GPU 0: the driver cannot read it (NVML error 3)",)
-
-
-# ------------------------------------------------------------------ by nvidia-smi
-
-
-def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    none = dict.fromkeys(("memory.total", "memory.reserved", "memory.used"), "[N/A]")
-    state = {"gpus": [{"uuid": A, **none}], "apps": [[A, 1, "2048"]], "mode": "ok"}
-    file = tmp_path / "smi.json"
-    file.write_text(json.dumps(state | {"interval_s": 0.02}))
-    monkeypatch.setenv("STANDIN_SMI", str(file))
-    source = NvidiaSmi(str(BIN / "nvidia-smi"))
-    (device,) = source.devices()
-    assert (device.unified, device.total_mib, device.overhead_mib) == (True, 120 * 1024, 7 * 1024)
-    server.used = 10
-
-    def used() -> bool:
-        (reading,) = source.read([A], AT, lambda pid: None)
-        return bool(reading.unmanaged) and reading.used_mib == 3 * 1024
-
-    wait_until(used)
-    source.close()

@@ -25,13 +25,21 @@ def test_gpus_in_order() -> None:
     [
         ({"state": "unhealthy", "reason": "Xid 79"}, "fail", "GPU 1: Xid 79"),
         ({"state": "unreadable", "reason": None}, "fail", "GPU 1: unreadable"),
-        ({"state": "vanished"}, "warn", "no longer there: GPU 1"),
+        ({"state": "vanished"}, "fail", "no longer there: GPU 1"),
         ({"notes": ["hot (91 C)"]}, "warn", "GPU 1: hot (91 C)"),
         ({"state": "drained", "reason": "fan"}, "warn", "GPU 1: fan"),
     ],
 )
 def test_a_gpu_that_is_not(changed: dict[str, Any], level: str, words: str) -> None:
     judged(served.health([gpu(), gpu(1, **changed)]), level, words)
+
+
+def test_only_what_a_person_must_acknowledge_is_to_be_resumed() -> None:
+    lost, gone = gpu(1, state="unreadable", reason="lost"), gpu(2, state="vanished")
+    assert "resume" not in str(served.health([lost, gone]))
+    found = served.health([gpu(0, state="unhealthy", reason="Xid 79"), lost, gone], root=True)
+    judged(found, "fail", "GPU 0: Xid 79; GPU 1: lost; no longer there: GPU 2", "radrm resume 0")
+    assert "resume 0 " not in str(found)
 
 
 def test_the_worst_comes_first_and_many_are_counted() -> None:
@@ -51,7 +59,7 @@ def test_one_cause_is_one_finding_for_all_gpus() -> None:
     judged(served.health(lost), "fail", "GPU 0-7: lost;")
     hot = [gpu(n, notes=["hot"]) for n in (0, 1, 2, 5)]
     judged(served.health(hot), "warn", "GPU 0-2, 5: hot;")
-    judged(served.health([gpu(n, state="vanished") for n in every]), "warn", "GPU 0-7;")
+    judged(served.health([gpu(n, state="vanished") for n in every]), "fail", "GPU 0-7;")
     drained = [gpu(n, state="drained", reason="fan") for n in every]
     judged(served.health(drained), "warn", "GPU 0-7: fan;")
     silent = [gpu(n, smact_error="dcgmi has ended") for n in every]

@@ -28,9 +28,9 @@ class Place:
         self.children: list[subprocess.Popen[bytes]] = []
         self.controls: list[Control] = []
 
-    def control(self, *uuids: str, name: str = "m") -> Control:
+    def control(self, name: str = "m") -> Control:
         pipes = str(self.folder / name)
-        made = Control(pipes, f"{pipes}.log", uuids or (ONE,))
+        made = Control(pipes, f"{pipes}.log", ONE)
         self.controls.append(made)
         return made
 
@@ -71,20 +71,16 @@ class Fake(Control):
     """A control daemon that is nothing but words."""
 
     def __init__(self) -> None:
-        super().__init__("/pipes", "/logs", [ONE])
+        super().__init__("/pipes", "/logs", ONE)
         self.who: Identity | None = None
         self.found: tuple[Server, ...] = ()
         self.silent = False
         self.refuses: str | None = None
         self.absent: str | None = None
-        self.had: tuple[str, ...] = (ONE,)
         self.did: list[str] = []
 
     def process(self) -> Identity | None:
         return self.who
-
-    def serves(self) -> tuple[str, ...]:
-        return self.had
 
     def missing(self) -> str | None:
         return self.absent
@@ -95,7 +91,7 @@ class Fake(Control):
             raise Missing(absent)
         if self.refuses:
             raise NoAnswer(self.refuses)
-        self.who, self.had, self.found = Identity(2**22 + 7, 1, "boot"), self.uuids, ()
+        self.who, self.found = Identity(2**22 + 7, 1, "boot"), ()
         return self.who
 
     def probe(self) -> tuple[Server, ...]:

@@ -13,16 +13,15 @@ import pytest
 from radrm.host.mps import control
 from radrm.host.mps.control import UNKNOWN, Control, Missing, NoAnswer
 from radrm.host.processes.identity import alive
-from tests.host.mps.controls import ONE, TWO, Place, end
+from tests.host.mps.controls import Place, end
 from tests.waiting import wait_until
 
 
 def test_it_starts_answers_and_ends(place: Place) -> None:
-    control = place.control(ONE, TWO)
+    control = place.control()
     assert control.process() is None
     who = control.start()
     assert control.process() == who
-    assert control.serves() == (ONE, TWO)
     assert control.probe() == ()
     client, _ = place.client(control)
     (server,) = control.probe()
@@ -60,7 +59,7 @@ def test_one_that_does_not_start_says_why(place: Place) -> None:
 
 
 def test_where_the_program_is_missing(tmp_path: Path) -> None:
-    control = Control(str(tmp_path / "m"), str(tmp_path / "l"), [ONE], program="no-such-program")
+    control = Control(str(tmp_path / "m"), str(tmp_path / "l"), program="no-such-program")
     with pytest.raises(Missing, match="no-such-program is not on PATH; install"):
         control.start()
 

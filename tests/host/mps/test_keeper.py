@@ -16,7 +16,7 @@ from radrm.host.mps.control import FAULT, Server
 from radrm.host.mps.keeper import FAILURES, PROBE_S, SILENCES, Keeper
 from radrm.host.mps.launches import Phase, Seen
 from radrm.host.processes.identity import Identity
-from tests.host.mps.controls import TWO, Fake
+from tests.host.mps.controls import Fake
 
 
 def kept(wanted: bool = True) -> tuple[Keeper, Fake]:
@@ -47,17 +47,6 @@ def test_a_living_one_is_taken_over() -> None:
     keeper.round(0.0)
     assert (keeper.ready, keeper.seen.pid, keeper.seen.clients) == (True, 5, (os.getpid(),))
     assert fake.did == []
-
-
-@pytest.mark.parametrize("client", [True, False])
-def test_one_with_other_gpus_is_replaced_when_nobody_is_on_it(client: bool) -> None:
-    keeper, fake = kept()
-    clients = (os.getpid(),) if client else ()
-    fake.who, fake.had = Identity(5, 1, "boot"), (TWO,)
-    fake.found = (Server(6, "ACTIVE", clients),)
-    keeper.round(0.0)
-    assert fake.did == ([] if client else ["quit", "kill [6]"])
-    assert keeper.seen.serves == ((TWO,) if client else ())
 
 
 def test_a_crash_is_mended_and_said_once(caplog: pytest.LogCaptureFixture) -> None:

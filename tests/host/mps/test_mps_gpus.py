@@ -10,12 +10,12 @@ from radrm.config import Config, MpsConfig, parse_config, with_set
 from radrm.core.records import Device, DeviceProcess, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
+from radrm.host.gpus.readings import Readings
 from radrm.host.gpus.source import GpuSource
 from radrm.host.mps import service as module
 from radrm.host.mps.interface import DaemonHooks, NoClientNow
 from radrm.host.mps.keeper import Keeper
-from radrm.host.mps.service import EnabledOnly, MpsGpus, MpsService, SimulatedMps
-from radrm.structs import replace
+from radrm.host.mps.service import MpsService, SimulatedMps
 from tests.host.mps.controls import ONE, TWO, Fake
 
 # ------------------------------------------------------------------ whose device is whose
@@ -53,18 +53,18 @@ def faked(mocker: Any) -> None:
     mocker.patch.object(module.Keeper, "begin")
 
 
-def named(pipes: str, logs: str, uuids: list[str], multiuser: bool = False) -> Fake:
+def named(pipes: str, logs: str, uuid: str, multiuser: bool = False) -> Fake:
     fake = Fake()
     fake.multiuser = multiuser
-    fake.pipes, fake.logs, fake.uuids, fake.had = pipes, logs, tuple(uuids), tuple(uuids)
+    fake.pipes, fake.logs, fake.uuid = pipes, logs, uuid
     return fake
 
 
-def served(*words: Any, **settings: Any) -> tuple[MpsService, MpsGpus, Source]:
+def served(*words: Any, **settings: Any) -> tuple[MpsService, Readings, Source]:
     config = MpsConfig(enabled=True, only=tuple(map(str, words)), **settings)
     source = Source(*GPUS, MIG)
     service = MpsService(config, "/run/radrm")
-    return service, MpsGpus(source, service), source
+    return service, Readings(source, service), source
 
 
 def rounds(service: MpsService, uuid: str) -> Keeper:
@@ -86,12 +86,8 @@ def test_the_gpus_that_are_meant_are_under_mps_and_no_instance_is(
     _, source, _ = served(*words)
     devices = source.devices()
     assert tuple(d.index for d in devices if d.mps) == meant
-    assert not any(d.mps_spans for d in devices)
-    only = EnabledOnly(
-        Source(*(replace(d, mps=True, mps_spans=True) for d in GPUS)),
-        MpsConfig(True, tuple(map(str, words))),
-    )
-    assert tuple(d.index for d in only.devices() if d.mps) == meant
+    simulated = SimulatedMps("/run", MpsConfig(True, tuple(map(str, words))))
+    assert tuple(d.index for d in simulated.listed((*GPUS, MIG)) if d.mps) == meant
 
 
 @pytest.mark.usefixtures("faked")
@@ -105,7 +101,7 @@ def test_each_gpu_has_its_own_pipes_and_counts_as_the_first() -> None:
             f"/run/radrm/mps/{name}",
             f"/run/radrm/mps/{name}.log",
         )
-        assert (access.ordinals, access.thread_percentage) == ({uuid: 0}, 40)
+        assert access.thread_percentage == 40
     with pytest.raises(DeviceError):
         service.access([ONE, TWO])
 
@@ -113,7 +109,7 @@ def test_each_gpu_has_its_own_pipes_and_counts_as_the_first() -> None:
 @pytest.mark.usefixtures("faked")
 def test_uuids_that_begin_alike_do_not_share_pipes() -> None:
     service = MpsService(MpsConfig(True), "/run/radrm")
-    service.flag_devices((gpu("GPU-11111111-a", 0), gpu("GPU-11111111-b", 1)))
+    service.listed((gpu("GPU-11111111-a", 0), gpu("GPU-11111111-b", 1)))
     assert len({row["pipes"] for row in service.rows()}) == 2
 
 
@@ -126,25 +122,20 @@ def test_a_job_is_no_client_of_a_server_that_is_not_ready() -> None:
 
 
 @pytest.mark.usefixtures("faked")
-def test_the_daemon_is_told_at_once_what_has_changed() -> None:
+def test_a_change_lists_the_devices_again_and_until_then_no_job_comes() -> None:
     service, source, base = served()
-    told: list[list[bool]] = []
-
-    def listed(devices: tuple[Device, ...]) -> None:
-        told.append([d.mps for d in devices])
-
     devices = source.devices()
-    service.begin(DaemonHooks(lambda pid: None, lambda: None, listed, 30.0))
+    service.begin(DaemonHooks(lambda pid: None, lambda: None, 30.0))
     at, uuids = Instant(1.0, 1.0), [d.uuid for d in devices]
     starting = source.read(uuids, at, lambda pid: None)
     assert ["is starting" in (r.fault or "") for r in starting] == [True, True, False]
     keepers = [rounds(service, u) for u in (ONE, TWO)]
     assert [r.fault for r in source.read(uuids, at, lambda pid: None)] == [None] * 3
-    assert told == []
+    assert not source.changed
     keepers[0].turn_off(force=False)
-    source.read(uuids, at, lambda pid: None)
-    source.read(uuids, at, lambda pid: None)
-    assert told == [[False, True, False]]
+    assert source.changed and source.read([ONE], at, lambda pid: None)[0].fault
+    assert [d.mps for d in source.devices()] == [False, True, False]
+    assert not source.changed and not source.read([ONE], at, lambda pid: None)[0].fault
     # The processes of MPS itself are nobody's secret use of the device.
     base.unmanaged = (DeviceProcess(pid=keepers[1].seen.pid or 0), DeviceProcess(pid=1))
     (reading,) = source.read([TWO], at, lambda pid: None)
@@ -156,7 +147,7 @@ def test_the_daemon_is_told_at_once_what_has_changed() -> None:
 def test_names_of_gpus_that_are_not_there_are_told(caplog: pytest.LogCaptureFixture) -> None:
     service, source, _ = served(0, 7)
     source.devices()
-    service.begin(DaemonHooks(lambda pid: None, lambda: None, lambda devices: None, 30.0))
+    service.begin(DaemonHooks(lambda pid: None, lambda: None, 30.0))
     assert "names GPU 7" in caplog.text and "names GPU 0" not in caplog.text
 
 
@@ -167,7 +158,7 @@ def test_a_missing_program_is_told_once_for_all_gpus(
     mocker.patch.object(Fake, "missing", lambda self: "it is not on PATH")
     service, source, _ = served()
     assert not any(d.mps for d in source.devices())
-    service.begin(DaemonHooks(lambda pid: None, lambda: None, lambda devices: None, 30.0))
+    service.begin(DaemonHooks(lambda pid: None, lambda: None, 30.0))
     for uuid in (ONE, TWO):
         rounds(service, uuid)
     assert caplog.text.count("not on PATH") == 1 and "time-slicing" in caplog.text
@@ -178,7 +169,7 @@ def test_a_missing_program_is_told_once_for_all_gpus(
 
 def test_simulated_gpus_need_no_control_daemon() -> None:
     simulated = SimulatedMps("/run", MpsConfig(True))
-    assert simulated.access([TWO, ONE]).ordinals == {TWO: 0, ONE: 1}
+    assert simulated.access([ONE]).pipes == "/run/mps"
     assert simulated.rows() == [] and simulated.empty_pipes is None
     with pytest.raises(Refused, match="without a control daemon"):
         simulated.turn_on([ONE])
@@ -212,13 +203,13 @@ def test_a_gpu_that_appears_while_the_keepers_are_listed_breaks_nothing(
 ) -> None:
     """The reading thread adds a keeper for a new GPU; commands list the keepers meanwhile."""
     service, _, _ = served()
-    service.flag_devices(GPUS)
+    service.listed(GPUS)
     row, new = module._row, iter(range(2, 99))
 
-    def row_while_a_gpu_appears(found: Any) -> dict[str, Any]:
+    def row_while_a_gpu_appears(*found: Any) -> dict[str, Any]:
         index = next(new)
-        service.flag_devices((*GPUS, gpu(f"GPU-{index}", index)))
-        return row(found)
+        service.listed((*GPUS, gpu(f"GPU-{index}", index)))
+        return row(*found)
 
     monkeypatch.setattr(module, "_row", row_while_a_gpu_appears)
     assert len(service.rows()) == len(GPUS)

@@ -30,7 +30,7 @@ from tests.paths import STANDINS
 from tests.waiting import wait_until
 
 NOBODY = 65534
-ALONE = DaemonHooks(lambda pid: None, lambda: None, lambda devices: None, 30.0)
+ALONE = DaemonHooks(lambda pid: None, lambda: None, 30.0)
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers for all users")
 
 
@@ -72,7 +72,7 @@ class Place:
         self.folder = folder
         folder.chmod(0o777)
         self.children: list[subprocess.Popen[bytes]] = []
-        self.control = Control(str(folder / "m"), str(folder / "l"), [ONE], multiuser=True)
+        self.control = Control(str(folder / "m"), str(folder / "l"), ONE, multiuser=True)
         search = f"{STANDINS / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         monkeypatch.setenv("PATH", search)
         monkeypatch.setenv("MPS_STANDIN_STATE", str(folder / "state.json"))
@@ -200,16 +200,14 @@ def test_several_users_only_once_that_was_seen_and_while_it_lives() -> None:
 def test_what_cannot_be_had_is_said_once_and_tried_once(
     knows: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said: set[str] = set()
-    for name in ("GPU 0", "GPU 1"):
-        fake = Told(knows)
-        keeper = Keeper(name, fake, True, said)
-        for _ in range(4):
-            fake.has(False if knows else None)
-            keeper.round(0.0)
-        assert keeper.ready and not keeper.seen.multiuser
-        assert fake.did == ["start"], "it is not started again and again"
-        assert "mps.multiuser has no effect" in (keeper.users.single_user_reason or "")
+    fake = Told(knows)
+    keeper = Keeper("GPU 0", fake, True)
+    for _ in range(4):
+        fake.has(False if knows else None)
+        keeper.round(0.0)
+    assert keeper.ready and not keeper.seen.multiuser
+    assert fake.did == ["start"], "it is not started again and again"
+    assert "mps.multiuser has no effect" in (keeper.single_user_reason or "")
     assert caplog.text.count("mps.multiuser has no effect") == 1
 
 
@@ -235,18 +233,17 @@ def test_an_earlier_daemons_is_replaced_when_nobody_is_on_it(
 # ------------------------------------------------------------------ the service
 
 
-def service(mocker: Any, **how: Any) -> tuple[MpsService, list[Told]]:
+def service(mocker: Any, root: bool) -> tuple[MpsService, list[Told]]:
     made: list[Told] = []
 
-    def control(pipes: str, logs: str, uuids: list[str], multiuser: bool) -> Told:
+    def control(pipes: str, logs: str, uuid: str, multiuser: bool) -> Told:
         made.append(Told(multiuser=multiuser))
-        made[-1].uuids = made[-1].had = tuple(uuids)
+        made[-1].pipes = pipes
         return made[-1]
 
     mocker.patch("radrm.host.mps.service.Control", side_effect=control)
     mocker.patch("radrm.host.mps.service.Keeper.begin")
-    config = MpsConfig(enabled=True, multiuser=True)
-    return MpsService(config, "/run/radrm", **{"generation_of": lambda uuid: 8, **how}), made
+    return MpsService(MpsConfig(enabled=True, multiuser=True), "/run/radrm", root), made
 
 
 def gpus() -> tuple[Device, ...]:
@@ -255,10 +252,8 @@ def gpus() -> tuple[Device, ...]:
 
 def test_a_device_says_so_once_its_own_server_was_seen(mocker: Any) -> None:
     mps, made = service(mocker, root=True)
-    mps.flag_devices(gpus())
+    mps.listed(gpus())
     one = made[0]
-    told: list[tuple[Device, ...]] = []
-    mps.begin(DaemonHooks(lambda pid: None, lambda: None, told.append, 30.0))
     for uuid in (ONE, TWO):
         keeper = mps.keeper_of(uuid)
         assert keeper is not None
@@ -266,32 +261,20 @@ def test_a_device_says_so_once_its_own_server_was_seen(mocker: Any) -> None:
         if uuid == ONE:
             one.has(True)
         keeper.round(0.0)
-    mps.report_changes()
-    (devices,) = told
+    assert mps.changed
+    devices = mps.listed(gpus())
     assert [(d.mps, d.mps_multiuser) for d in devices] == [(True, True), (True, False)]
-    assert [row["multiuser"] for row in mps.rows()] == [True, False]
+    assert [row["multiuser"] for row in mps.rows()] == [True, False] and not mps.changed
 
 
-@pytest.mark.parametrize(
-    ("how", "why"),
-    [
-        ({"root": False}, "this daemon does not run as root"),
-        ({"root": True, "generation_of": lambda uuid: 6}, "is older than Volta"),
-    ],
-)
-def test_where_it_cannot_be_nothing_is_told_to_the_control_daemon(
-    mocker: Any, caplog: pytest.LogCaptureFixture, how: dict[str, Any], why: str
+def test_without_root_nothing_is_told_to_the_control_daemon(
+    mocker: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mps, made = service(mocker, **how)
-    mps.flag_devices(gpus())
+    mps, made = service(mocker, root=False)
+    mps.listed(gpus())
     assert [fake.multiuser for fake in made] == [False, False]
+    why = "this daemon does not run as root"
     assert why in caplog.text and all(why in row["fault"] for row in mps.rows())
-
-
-def test_an_unknown_generation_is_tried(mocker: Any) -> None:
-    mps, made = service(mocker, root=True, generation_of=lambda uuid: None)
-    mps.flag_devices(gpus())
-    assert [fake.multiuser for fake in made] == [True, True]
 
 
 def test_simulated_gpus_say_that_they_do_not(caplog: pytest.LogCaptureFixture) -> None:

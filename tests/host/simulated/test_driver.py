@@ -10,14 +10,11 @@ import sys
 
 import pytest
 
-from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused, UsageError
 from radrm.host.clock import Clock
-from radrm.host.gpus.source import GpuSource
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.driver import EXIT_LOCKED
 from radrm.host.simulated.simjob import memory_cap_mib, wanted_mib
-from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import LOCK_NAME, SOCKET_NAME, ensure_driver
 from radrm.host.sockets import connect
 from tests.host.simulated.host import SCALE, SPEC
@@ -213,16 +210,3 @@ def test_there_is_one_driver_per_lock_and_a_lonely_one_ends(tmp_path):
     assert second.returncode == EXIT_LOCKED
     assert first.wait(PATIENCE_S) == 0
     assert not (tmp_path / SOCKET_NAME).exists()
-
-
-def test_the_source_is_a_gpu_source_and_mps_is_for_whole_gpus(tmp_path):
-    driver = ensure_driver(tmp_path, "sim:1xA100-40GB:3g.20gb+4g.20gb,1xA100-40GB", SCALE)
-    source: GpuSource = SimulatedGpus(driver.socket, mps=True)
-    devices = source.devices()
-    source.close()
-    assert [(d.kind, d.mps) for d in devices] == [
-        (DeviceKind.MIG, False),
-        (DeviceKind.MIG, False),
-        (DeviceKind.GPU, True),
-    ]
-    DriverClient(driver.socket).ask("quit")

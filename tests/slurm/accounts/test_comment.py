@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.slurm.comment import Use, returned, use_of, waiting, why_waiting
+from radrm.slurm.comment import Use, added_min, returned, started, use_of, waiting, why_waiting
 
 
-@given(reason=st.text(max_size=300), times=st.integers(0, 99))
-def test_a_waiting_job_says_why_and_how_often_it_was_returned(reason: str, times: int) -> None:
-    comment = waiting(reason, times)
-    assert returned(comment) == times
+@given(reason=st.text(max_size=300), times=st.integers(0, 99), minutes=st.integers(0, 9999))
+def test_a_waiting_job_says_why_and_how_often_it_was_returned(
+    reason: str, times: int, minutes: int
+) -> None:
+    comment = waiting(reason, times, minutes)
+    assert (returned(comment), added_min(comment)) == (times, minutes)
+    assert added_min(started(minutes)) == minutes and why_waiting(started(minutes)) is None
     assert use_of(comment) is None
     assert "\n" not in comment and len(comment) < 250
 

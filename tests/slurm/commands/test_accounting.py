@@ -25,6 +25,11 @@ def test_moments(text: str, before_s: float) -> None:
     assert NOW_S - _moment(text, NOW_S) == before_s
 
 
+def test_a_leap_day_needs_no_year() -> None:
+    leap_day_s = time.mktime((2028, 2, 29, 0, 0, 0, 0, 0, -1))
+    assert _moment("02/29", leap_day_s + 3600) == leap_day_s
+
+
 @pytest.mark.parametrize("words", [["-S", "soon"], ["-o", "Nonsense"], ["--gid=3"], ["12"]])
 def test_what_is_refused(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radrm.slurm.commands.shown.asked", lambda *_, **__: [])

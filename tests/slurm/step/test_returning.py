@@ -299,6 +299,30 @@ def test_the_step_waits_until_slurm_knows_what_its_job_has_used(
     assert own.run() == 3 and daemon.answers == []
 
 
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        (["JobId=47 Restarts=1"], "preempted"),
+        (["JobId=47 Restarts=0 Reason=TimeLimit"], "timeout"),
+        (["JobId=47 Restarts=0"], "cancelled"),
+        ([None, "JobId=47 Restarts=1"], "preempted"),  # a busy controller
+    ],
+)
+def test_why_slurm_ends_a_job(
+    monkeypatch: pytest.MonkeyPatch, answers: list[str | None], reason: str
+) -> None:
+    Slurm(monkeypatch)
+
+    def shown(named: str, timeout_s: float) -> dict[str, str]:
+        if (answer := answers.pop(0)) is None:
+            raise Refused("scontrol has not answered")
+        return programs.record(answer)
+
+    monkeypatch.setattr(main, "shown", shown)
+    monkeypatch.setattr(returning, "_PAUSE_S", 0.0)
+    assert main.why_ending(JOB).reason == reason
+
+
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Slurm]:
     """Begin a step whose daemon cannot be asked, for this reason."""

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from radrm.slurm import telling
-from radrm.slurm.comment import Use, waiting
+from radrm.slurm.comment import Use, started, waiting
 from radrm.slurm.outer import Told
 from radrm.slurm.telling import Notes, Voice
 from radrm.structs import replace
@@ -31,23 +31,18 @@ class AtOnce(Voice):
 
 
 class Node:
-    """The notes of a node, whose clock the test sets. Slurm shows a limit of `limit`."""
+    """The notes of a node, whose clock the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, told: Told = TOLD) -> None:
-        self.now_s, self.limit, self.asked = 1000.0, "01:00:00", list[str]()
+        self.now_s, self.asked = 1000.0, list[str]()
         monkeypatch.setattr(telling.time, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(telling, "run", self.run)
-        monkeypatch.setattr(telling, "shown", self.shown)
         self.notes = Notes(1800.0, AtOnce())
         self.notes.begin(told)
 
     def run(self, *words: str, timeout_s: float) -> str:
         self.asked.append(" ".join(words[2:]))
         return ""
-
-    def shown(self, named: str, timeout_s: float) -> dict[str, str]:
-        self.asked.append(f"show {named}")
-        return {"TimeLimit": self.limit}
 
     def waits(self, kind: frozenset[str] = BUSY, why: str = "GPU 0: busy") -> None:
         if self.notes.is_due(RUN):
@@ -67,41 +62,26 @@ def test_a_job_that_starts_at_once_costs_nothing_until_its_end(
 
 
 def test_a_wait_is_shown_once_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it waits the limit is longer, from its start on its own and the wait."""
+    """While it waits the limit is longer, from its start on by the wait: three requests in all,
+    with that of its begin."""
     node = Node(monkeypatch)
     for _ in range(8):
         node.now_s += 20
         node.waits()
-    note = waiting("GPU 0: busy", 0, 60)
-    assert node.asked == [f"JobId=46_1 AdminComment={note} TimeLimit=90"]
-    node.limit = "01:30:00"
     for _ in range(2):
         node.notes.started(RUN)
-    assert node.asked[1:] == ["show 46_1", "JobId=46_1 AdminComment= TimeLimit=63"]
+    notes = waiting("GPU 0: busy", 0, 30), started(3)
+    assert node.asked == [f"JobId=46_1 AdminComment={note}" for note in notes]
 
 
-def test_a_limit_that_an_administrator_has_changed_meanwhile_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    node = Node(monkeypatch)
-    node.now_s += 60
-    node.waits()
-    node.limit = "03:30:00"  # it was 90 minutes, and two hours were added
-    node.notes.started(RUN)
-    assert node.asked[-1].endswith("TimeLimit=181")
-
-
+@pytest.mark.parametrize("note", [waiting("GPU 0: busy", 1, 30), started(30)])
 def test_a_new_daemon_knows_the_limit_of_a_job_whose_wait_was_added(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, note: str
 ) -> None:
-    note = waiting("GPU 0: busy", 1, 60)
-    node = Node(monkeypatch, replace(TOLD, limit_s=5400.0, ran_s=120.0, note=note))
+    node = Node(monkeypatch, replace(TOLD, limit_s=5400.0, ran_s=61.0, note=note))
     assert node.notes.own_limit_s(RUN) == 3600.0
-    node.waits()
-    assert node.asked == [f"JobId=46_1 AdminComment={note}"], "nothing is added twice"
-    node.limit = "01:30:00"
     node.notes.started(RUN)
-    assert node.asked[-1].endswith("TimeLimit=62")
+    assert node.asked == [f"JobId=46_1 AdminComment={started(2)}"]
 
 
 def test_a_reason_of_another_kind_is_told_once_a_minute_for_the_node(
@@ -126,9 +106,9 @@ def test_a_step_that_stays_for_longer_than_it_should_gains_nothing(
     node = Node(monkeypatch)
     node.now_s += 30
     node.waits()
-    node.now_s, node.limit = node.now_s + 80 * 60, "01:30:00"
+    node.now_s += 80 * 60
     node.notes.started(RUN)
-    assert node.asked[-1].endswith("TimeLimit=90")
+    assert node.asked[-1].endswith(started(30))
 
 
 @pytest.mark.parametrize(("limit_s", "minutes"), [(None, "TimeLimit=2"), (60.0, None)])

@@ -16,7 +16,7 @@ from radrm.core.words import DeviceKind
 from radrm.host.gpus import readings as module
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvml import Found, NvmlGpus
-from radrm.host.gpus.readings import Readings
+from radrm.host.gpus.readings import Readings, SmActivity
 from radrm.host.health import gpus as health
 from tests.daemon.harness import DaemonHome
 from tests.standins.layouts import record
@@ -41,7 +41,8 @@ def test_a_recorded_server(
     caplog.set_level("INFO", "radrm")
     clock = iter(range(1000))
     base = NvmlGpus(Player(model))
-    gpus = Readings(base, [Gpm(base, lambda: float(next(clock)))], required=False)
+    feed = Gpm(base, lambda: float(next(clock)))
+    gpus = Readings(base, SmActivity([feed], required=False))
     devices = gpus.devices()
     assert base.problems == ()
     assert [(d.index, d.kind) for d in devices] == [(n, DeviceKind.GPU) for n in range(seen.gpus)]

@@ -179,7 +179,6 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t *memory)
     return end(NVML_SUCCESS);
 }
 
-#ifndef OLD_DRIVER
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *memory)
 {
     const Device *device;
@@ -197,7 +196,6 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *me
     memory->free = bytes_left(total, used + reserved);
     return end(NVML_SUCCESS);
 }
-#endif
 
 /* ------------------------------------------------------------------ load and power */
 

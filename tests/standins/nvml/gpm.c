@@ -9,7 +9,6 @@
 
 #include "call.h"
 
-#ifndef OLD_DRIVER
 
 static const double APART_S = 0.1;
 
@@ -148,4 +147,3 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *request)
         measure(&request->metrics[i], first, second);
     return end(NVML_SUCCESS);
 }
-#endif

@@ -24,7 +24,6 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t handle,
     return give_ulonglong(__func__, handle, CLOCKS_REASONS, reasons);
 }
 
-#ifndef OLD_DRIVER
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t handle, nvmlTemperature_v1_t *reading)
 {
     const Device *device;
@@ -44,7 +43,6 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t handle,
 {
     return give_ulonglong(__func__, handle, CLOCKS_REASONS, reasons);
 }
-#endif
 
 /* ------------------------------------------------------------------ memory errors */
 
@@ -132,7 +130,6 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int count, nvmlFieldV
 
 /* ------------------------------------------------------------------ the NVLink fabric */
 
-#ifndef OLD_DRIVER
 /* Versions 2 and 3: what is filled in stands at the same place in both. */
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle, nvmlGpuFabricInfo_v2_t *info)
 {
@@ -151,4 +148,3 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle, nvmlGpuFabricInfo_
     info->status = (nvmlReturn_t)status;
     return end(NVML_SUCCESS);
 }
-#endif

@@ -121,7 +121,6 @@ nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t handle, unsig
     return list_processes(__func__, handle, GRAPHICS, count, list, NULL);
 }
 
-#ifndef OLD_DRIVER
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle, unsigned int *count,
                                                      nvmlProcessInfo_t *list)
 {
@@ -139,11 +138,9 @@ nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t handle, unsig
 {
     return list_processes(__func__, handle, GRAPHICS, count, list, NULL);
 }
-#endif
 
 /* ------------------------------------------------------------------ control groups */
 
-#ifndef OLD_DRIVER
 static nvmlReturn_t begin_on_group(const char *function, nvmlDevice_t handle, const char *group,
                                    const Device **device)
 {
@@ -220,4 +217,3 @@ nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t handle, nvmlGetMemoryLimi
     }
     return end(NVML_ERROR_NOT_SUPPORTED);
 }
-#endif

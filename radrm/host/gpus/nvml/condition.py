@@ -181,9 +181,7 @@ class Condition:
 
     def _heat(self, gpu: Any) -> list[str]:
         ask = self._library.call_or_none
-        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-        if reasons is None:  # drivers before 535 have another name
-            reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu) or 0
+        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", gpu) or 0
         celsius = ask("nvmlDeviceGetTemperature", gpu, _GPU_CORE)
         limit = ask("nvmlDeviceGetTemperatureThreshold", gpu, _SLOWDOWN_LIMIT)
         shown = "" if celsius is None else f" ({celsius} C)"

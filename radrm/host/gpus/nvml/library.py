@@ -314,16 +314,13 @@ def processes_of_kind(
 
     `refusals` are the errors that mean this.
     """
-    for version in ("v3", "v2"):  # drivers before 510 have no v3
-        name = f"nvmlDeviceGet{kind}RunningProcesses_{version}"
-        try:
-            found: list[Any] = library.call(name, handle)
-        except library.Error as error:
-            if error.value not in refusals:
-                raise
-        else:
-            return found
-    return None
+    try:
+        found: list[Any] = library.call(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle)
+    except library.Error as error:
+        if error.value in refusals:
+            return None
+        raise
+    return found
 
 
 def held_by_all(library: Library, handle: Any) -> int:

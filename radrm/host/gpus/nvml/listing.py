@@ -209,7 +209,7 @@ class Listing:
             name=name,
             total_mib=memory.total // MIB,
             kind=DeviceKind.MIG if parent else DeviceKind.GPU,
-            overhead_mib=mib(getattr(memory, "reserved", 0), memory.total) or 0,
+            overhead_mib=mib(memory.reserved, memory.total) or 0,
             parent=parent,
             profile=name.partition("MIG ")[2] or None,
             numa_node=None if parent else topology.numa_node(self._library, handle),
@@ -254,14 +254,11 @@ class Listing:
     def _own_memory(self, handle: Any, none: Collection[int]) -> Any:
         """Return the memory that the driver reports; None after one of these errors.
 
-        Version 2 has the driver's own part (`reserved`) beside `used`. Drivers before 510 have only
-        version 1: there that part counts as used, as if an unmanaged process had it.
+        Version 2 has the driver's own part (`reserved`) beside `used`.
         """
-        version = getattr(self._library.pynvml, "nvmlMemory_v2", None)
-        name = "nvmlDeviceGetMemoryInfo"
-        found = version and self._library.offered(name, handle, version=version)
+        version = self._library.pynvml.nvmlMemory_v2
         try:
-            found = found or self._library.call(name, handle)
+            found = self._library.call("nvmlDeviceGetMemoryInfo", handle, version=version)
         except self._library.Error as error:
             if error.value in none:
                 return None

@@ -48,8 +48,6 @@ def near_cpus(library: Library, gpu: Any, scope: int) -> str | None:
     can name CPUs that are offline or outside the daemon's own affinity.
     """
     words = library.call_or_none("nvmlDeviceGetCpuAffinityWithinScope", gpu, _CPU_WORDS, scope)
-    if words is None and scope == SCOPE_NODE:  # a driver before 450
-        words = library.call_or_none("nvmlDeviceGetCpuAffinity", gpu, _CPU_WORDS)
     return listed(_bits(words) & os.sched_getaffinity(0)) or None
 
 

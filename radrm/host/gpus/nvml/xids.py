@@ -144,10 +144,9 @@ class Xids:
         others = tuple(
             h for h in self._heard if replace(h, boot_s=boot_s, recovered=False) != heard
         )
-        if len(others) == len(self._heard):  # log an Xid once, not its repetitions
-            level = logging.ERROR if heard.is_fault else logging.WARNING
-            named = gpu or "a GPU that the driver cannot name"
-            log.log(level, "%s: %s", named, _message(heard.xid))
+        # Each once, not its repetitions. A fault of a GPU is in its readings, which are logged.
+        if len(others) == len(self._heard) and not (gpu and heard.is_fault):
+            log.warning("%s: %s", gpu or "a GPU that the driver cannot name", _message(heard.xid))
         self._heard = (*others, heard)
 
     # -------------------------------------------------------------- answers

@@ -113,7 +113,8 @@ class Past:
     def loop(self) -> Any:
         known = {each.id: each for each in self.jobs}
         devices = [
-            SimpleNamespace(device=Device(gpu, n, "A100", 1)) for n, gpu in enumerate(self.gpus)
+            SimpleNamespace(device=Device(gpu, n, "A100", 1), vanished=False)
+            for n, gpu in enumerate(self.gpus)
         ]
         return SimpleNamespace(
             clock=SimpleNamespace(now=lambda: at(self.now_s)),

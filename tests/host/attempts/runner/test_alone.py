@@ -68,16 +68,18 @@ def test_a_full_disk_delays_the_exit_record(
     os.write(lock, runner._RESERVE)
     write = attempts.write_record
 
-    def full_until_room_is_made(folder: str, name: str, fields: dict[str, Any]) -> None:
+    def full_until_room_is_made(
+        folder: str, name: str, fields: dict[str, Any], whole: Callable[[], None]
+    ) -> None:
         if os.fstat(lock).st_size or len(json.dumps(fields)) > len(runner._RESERVE):
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(folder, name, fields)
+        write(folder, name, fields, whole=whole)
 
     monkeypatch.setattr(attempts, "write_record", full_until_room_is_made)
     monkeypatch.setattr(runner.time, "sleep", lambda _: None)
     tail = "\u20ac" * 60000 + "CUDA out of memory"
     end = {"code": 7, "stderr_tail": tail, "stdout_tail": tail}
-    assert attempts.write_exit(str(tmp_path), lock, end)
+    assert attempts.write_exit(str(tmp_path), lock, end, lambda: None)
     fields, _ = attempts.read_record(str(tmp_path), attempts.EXIT)
     assert fields is not None and fields["code"] == 7
     assert fields["stderr_tail"].endswith("CUDA out of memory")
@@ -87,13 +89,13 @@ def test_a_full_disk_delays_the_exit_record(
 def test_a_disk_that_stays_full_loses_the_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     lock = attempts.take_lock(str(tmp_path))
     monkeypatch.setattr(attempts, "write_record", full)
     monkeypatch.setattr(attempts, "EXIT_RECORD_PATIENCE_S", -1.0)
-    assert not attempts.write_exit(str(tmp_path), lock, {"code": 7})
+    assert not attempts.write_exit(str(tmp_path), lock, {"code": 7}, lambda: None)
     os.close(lock)
 
 

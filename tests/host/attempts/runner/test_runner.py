@@ -144,6 +144,11 @@ NEVER = [
         125,
     ),
     ({"stdout": "pipe"}, "cannot write the log", 125),
+    (
+        {"cwd": "/no/home/work", "environment": {"HOME": "/no/home"}},
+        "cannot enter the folder /no/home/work: No such file or directory; see whether its file",
+        75,
+    ),
     ({"environment": {"A": "\0"}}, "the job cannot start: embedded null byte", 125),
 ]
 

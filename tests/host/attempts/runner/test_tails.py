@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.host.attempts.runner.attempt import Attempt
+from radrm.host.attempts.tails import look_at_room, read_as_user
+from tests.host.attempts.runner.attempt import Attempt, launch_record
 
 KEYS = ("stderr_tail", "stderr_after")
 
@@ -53,3 +56,13 @@ def test_a_log_that_is_no_file_has_no_tail(attempt: Attempt) -> None:
 def test_the_end_of_a_file_that_a_script_redirects_to(attempt: Attempt) -> None:
     attempt.run(script="#!/bin/sh\necho words > train.log 2>&1\nexit 1\n")
     assert attempt.record("exit.json")["redirected"] == [["train.log", "words\n"]]
+
+
+@pytest.mark.parametrize(("blocks", "free", "full"), [(9, 0, True), (9, 1, False), (0, 0, False)])
+def test_a_full_disk_of_a_log_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, free: int, full: bool
+) -> None:
+    monkeypatch.setattr(os, "fstatvfs", lambda _: SimpleNamespace(f_blocks=blocks, f_bavail=free))
+    with open(tmp_path / "log", "wb") as log:
+        launch = launch_record("token", tmp_path)
+        assert read_as_user(launch, [look_at_room([log.fileno()])]) == {"no_room": full}

@@ -43,7 +43,7 @@ def device(uuid: str, kind: DeviceKind = DeviceKind.GPU) -> Device:
 
 
 def offered(caps: MemoryCaps, *devices: Device) -> list[bool]:
-    return [each.caps for each in caps.with_caps(devices)]
+    return [each.caps for each in caps.listed(devices)]
 
 
 def answer(ask: Callable[[Callable[[str | None], None]], None]) -> str | None:
@@ -75,9 +75,10 @@ def test_a_gpu_is_tried_on_a_group_that_is_removed(nvml: Nvml, groups: Path) -> 
 
 
 def test_an_old_driver_has_none_and_nothing_is_changed_or_said(
-    old_nvml: Nvml, groups: Path, caplog: pytest.LogCaptureFixture
+    nvml: Nvml, groups: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    uuid = old_nvml.gpu()
+    uuid = nvml.gpu()
+    nvml.fail("nvmlDeviceGetMemoryLimits_v1", 13)  # it has no such function
     caps = MemoryCaps(nvml_caps())
     with caplog.at_level("INFO", "radrm"):
         assert offered(caps, device(uuid)) == [False]

@@ -104,7 +104,6 @@ class Driver:
             "nvmlDeviceGetRemappedRows": lambda chip: given(chip.remapped),
             "nvmlDeviceGetRetiredPagesPendingStatus": lambda chip: given(chip.retiring),
             "nvmlDeviceGetCurrentClocksEventReasons": lambda chip: given(chip.slowed),
-            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda chip: given(chip.slowed),
             "nvmlDeviceGetTemperature": lambda chip, sensor: given(chip.celsius),
             "nvmlDeviceGetTemperatureThreshold": lambda chip, which: given(chip.limit),
             "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
@@ -114,7 +113,6 @@ class Driver:
             "nvmlDeviceGetMemoryAffinity": self.memory_affinity,
             "nvmlDeviceGetP2PStatus": self.p2p,
             "nvmlDeviceGetCpuAffinityWithinScope": self.cpu_affinity,
-            "nvmlDeviceGetCpuAffinity": lambda chip, words: self.cpu_affinity(chip, words, 0),
             "nvmlDeviceGetTopologyCommonAncestor": self.common_ancestor,
             "nvmlDeviceGetNvLinkState": lambda chip, link: int(
                 self.far_end(chip, link) is not None
@@ -200,10 +198,7 @@ class Driver:
         return found
 
     @staticmethod
-    def memory(chip: Chip, version: int | None = None) -> Any:
-        if version is None:  # version 1 counts the driver's own part as used
-            return SimpleNamespace(total=chip.total, used=chip.used + chip.reserved)
-        Driver.fail(chip.fails, "memory_v2")
+    def memory(chip: Chip, version: int) -> Any:
         return SimpleNamespace(total=chip.total, used=chip.used, reserved=chip.reserved)
 
     @staticmethod

@@ -65,15 +65,6 @@ def test_bytes_are_text(mocker: MockerFixture) -> None:
     assert (device.uuid, device.name) == ("GPU-a", "NVIDIA A100")
 
 
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_FUNCTION, 25])
-def test_an_old_driver_has_memory_version_1(mocker: MockerFixture, code: int) -> None:
-    chip = Chip(fails={"memory_v2": code})
-    Driver(mocker, chip)
-    (device,) = NvmlGpus(pynvml).devices()
-    assert (device.total_mib, device.overhead_mib) == (40960, 0)
-    assert read_one(chip, mocker).used_mib == 1600
-
-
 def test_a_driver_without_mig(mocker: MockerFixture) -> None:
     Driver(mocker, Chip(fails={"nvmlDeviceGetMigMode": NOT_SUPPORTED}))
     assert [d.kind for d in NvmlGpus(pynvml).devices()] == [DeviceKind.GPU]
@@ -201,16 +192,6 @@ def test_whose_memory(mocker: MockerFixture, compute: Any, mps: Any, expected: A
     chip = Chip(compute=[process(*p) for p in compute], mps=[process(*p) for p in mps])
     attempts = read_one(chip, mocker).attempts
     assert {(a.job_id, a.serial): a.used_mib for a in attempts} == expected
-
-
-def test_an_old_driver_lists_processes_its_own_way(mocker: MockerFixture) -> None:
-    fails = {
-        "nvmlDeviceGetComputeRunningProcesses_v3": NO_FUNCTION,
-        "nvmlDeviceGetMPSComputeRunningProcesses_v3": NO_FUNCTION,
-        "nvmlDeviceGetMPSComputeRunningProcesses_v2": NO_FUNCTION,
-    }
-    chip = Chip(compute=[process(201, 900)], mps=[process(101, 1)], fails=fails)
-    assert read_one(chip, mocker).attempts == (AttemptMemory(8, 2, 900),)
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, NO_FUNCTION])

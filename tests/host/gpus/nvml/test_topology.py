@@ -10,7 +10,6 @@ from radrm.core.records import Instant
 from radrm.host.gpus.nvml import NvmlGpus, topology
 from tests.host.gpus.nvml.driver import (
     LOST,
-    NO_FUNCTION,
     NOT_SUPPORTED,
     UNKNOWN,
     Chip,
@@ -190,14 +189,6 @@ def test_the_cpus_near_a_gpu(
     Driver(mocker, whole, cut)
     devices = NvmlGpus(pynvml).devices()
     assert [(d.numa_cpus, d.socket_cpus) for d in devices] == [(numa, socket)] * 2
-
-
-def test_an_old_driver_knows_the_cpus_of_the_numa_node_only(mocker: MockerFixture) -> None:
-    mocker.patch("os.sched_getaffinity", return_value={0, 1, 2, 3})
-    driver = Driver(mocker, Chip(cpus={0: (0, 1)}))
-    driver.fails["nvmlDeviceGetCpuAffinityWithinScope"] = NO_FUNCTION
-    (device,) = NvmlGpus(pynvml).devices()
-    assert (device.numa_cpus, device.socket_cpus) == ("0-1", None)
 
 
 def test_a_lost_gpu_has_no_group(mocker: MockerFixture) -> None:
