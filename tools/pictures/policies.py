@@ -19,9 +19,9 @@ from xml.etree import ElementTree
 
 from radrm.config import Config
 from radrm.core.words import Outcome
-from radrm.lab.experiments.simulations.runs import results_of_draws
 from radrm.lab.experiments.simulations.sources import File, load_draws
 from radrm.lab.experiments.simulations.variants import Choices, make_variant
+from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.run import Run
 from radrm.pages.charts import GanttBar, GanttRow, Kind, gantt
 from radrm.pages.document import CHARTS, THEME
@@ -55,11 +55,8 @@ def simulated(picture: Picture) -> Run:
     """Run the trace as `radrm simulate` does, under MPS, with the memory declared."""
     choices = Choices(GPUS, picture.order, picture.planner, collocation="mps")
     variant = make_variant(Config(), picture.policy, "oracle", choices)
-    loaded = load_draws(File(str(TRACE)), variant, 1)
-    (result,) = results_of_draws(loaded.draws, [variant], [0], whole=True)
-    if result.run is None:
-        raise ValueError(f"the run of {picture.policy} was not kept")
-    return result.run
+    (jobs,) = load_draws(File(str(TRACE)), variant, 1).draws
+    return simulate(jobs, variant.scenario)
 
 
 def rows(run: Run) -> Iterator[GanttRow]:
