@@ -2,7 +2,8 @@
 or driver, or with a process beside it on the GPU.
 
 CUDA gives such failures errors of their own (CUDA driver API, `CUresult`): 805 to 807 and 810 for
-MPS, 802 for a driver or NVLink fabric that is not ready yet. As for out-of-memory two things must
+MPS, 802 for a driver or NVLink fabric that is not ready yet, 214 and 220 for errors of the GPU's
+memory and links, after which another process may work. As for out-of-memory two things must
 agree: a failed exit, and the error where the program ended (`last_words.py`).
 
 Some programs fail when the memory of their GPU becomes free, or is taken, while they start, or when
@@ -27,9 +28,13 @@ _ERRORS = (
     (807, "its MPS server took no new client", "MPS_SERVER_NOT_READY", "MpsServerNotReady"),
     (810, "its MPS server has ended its work", "MPS_CLIENT_TERMINATED", "MpsClientTerminated"),
     (802, "the GPU's driver was not ready", "SYSTEM_NOT_READY", "SystemNotReady"),
+    (214, "its GPU's memory had an error", "ECC_UNCORRECTABLE", "ECCUncorrectable"),
+    (220, "its GPU's NVLink had an error", "NVLINK_UNCORRECTABLE", "NvlinkUncorrectable"),
 )
 """Number, meaning, and the names of the driver's and of the runtime's interface."""
 _TEXTS = {
+    214: "uncorrectable ECC error encountered",
+    220: "uncorrectable NVLink error detected during the execution",
     802: "system not yet initialized",
     805: "MPS client failed to connect to the MPS control daemon or the MPS server",
     806: "the remote procedural call between the MPS server and the MPS client failed",

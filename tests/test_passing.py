@@ -34,6 +34,7 @@ Traceback (most recent call last):
 AssertionError
 """
 _ERRORS = {
+    214: "214: uncorrectable ECC error encountered",
     802: "802: system not yet initialized",
     805: "805: MPS client failed to connect to the MPS control daemon or the MPS server",
     806: "806: the remote procedural call between the MPS server and the MPS client failed",

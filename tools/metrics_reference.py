@@ -1,4 +1,4 @@
-"""The table of docs/metrics.md, made from the code.
+"""The table of docs/prometheus.md, made from the code.
 
     python -m tools.metrics_reference
 

@@ -45,7 +45,7 @@ MADE: Mapping[str, Callable[[], str]] = {
 """Pages that are made from the code."""
 PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("<!-- reference -->", config_reference.reference),
-    "docs/metrics.md": ("<!-- metrics -->", metrics_reference.reference),
+    "docs/prometheus.md": ("<!-- metrics -->", metrics_reference.reference),
 }
 """What takes the place of a mark in a page, with the line behind it that says so."""
 

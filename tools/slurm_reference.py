@@ -1,4 +1,4 @@
-"""The table of the options of sbatch in docs/slurm.md, from their declarations.
+"""The table of the options of sbatch in docs/sbatch.md, from their declarations.
 
     python -m tools.slurm_reference
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from radrm.jobfile.slurm.options import BECOMES, MAYBE, NOTHING, OPTIONS, SbatchOption
 
-PLACE = Path(__file__).parents[1] / "docs" / "slurm.md"
+PLACE = Path(__file__).parents[1] / "docs" / "sbatch.md"
 BEGIN = "<!-- options: made by `make generated` -->\n"
 END = "<!-- end of options -->\n"
 _OURS = re.compile(r"(?<![\w`])(--[a-z][a-z-]*(?:=[\w=]+)?)")

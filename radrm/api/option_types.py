@@ -17,7 +17,7 @@ class JobOptions(TypedDict, total=False):
     gpus: float | str | None
     """Number of GPUs (default: 1)."""
     gpu_memory: int | str | None
-    """Memory to reserve per GPU, and a limit (none by default)."""
+    """Memory to reserve per GPU, and a limit."""
     gpu_type: str | None
     """Types of GPU to accept, such as a6000|a100."""
     prefer_gpus: str | None
@@ -57,7 +57,7 @@ class JobOptions(TypedDict, total=False):
     weight: float | str | None
     """Multiplies the cost of a late end (default: 1)."""
     array: str | None
-    """A job per number (also 1,3,5 or 0-9:2), N at once."""
+    """A job per number (or 1,3,5; 0-9:2), N at once."""
     param: str | Sequence[str] | Mapping[str, object] | None
     """A job per value (lr=1,2 or seed=0:9), for {NAME}."""
     params: str | os.PathLike[str] | None
@@ -67,7 +67,7 @@ class JobOptions(TypedDict, total=False):
     max_fails: float | str | None
     """Hold the rest of an array after N failures (@60s: within 60 s)."""
     name: str | None
-    """The job's name (default: that of its file, as train.py)."""
+    """Its name (default: that of its file)."""
     comment: str | None
     """A note kept with the job."""
     chdir: str | os.PathLike[str] | None
@@ -75,7 +75,7 @@ class JobOptions(TypedDict, total=False):
     env: str | Sequence[str] | Mapping[str, object] | None
     """Set a variable for the job."""
     output: str | os.PathLike[str] | None
-    """File of all that it prints; patterns: %j %x %u %A %a %t."""
+    """File of its output: %j %x %u %A %a %t."""
     error: str | os.PathLike[str] | None
     """File of standard error alone; the same patterns."""
     snapshot: str | os.PathLike[str] | bool | None
@@ -89,7 +89,7 @@ class JobOptions(TypedDict, total=False):
     notify: str | Sequence[str] | None
     """Mail address, URL or program to tell of its end."""
     retries: float | str | None
-    """Run again up to N times after a failure, with growing pauses."""
+    """Run again up to N times after a failure."""
     retry_on: str | None
     """Retry only after these exit codes or signals, as in 1,75-80,KILL."""
     requeue: bool | None

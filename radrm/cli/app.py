@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -33,7 +34,7 @@ WrongUsage: Any = typer.BadParameter.__mro__[1]
 def in_one_line(error: Any) -> str | None:
     """The command, the mistake and the next step; None if no argument was given."""
     context = error.ctx
-    command = context.command_path if context is not None else "radrm"
+    command = context.command_path if context is not None else f"radrm {sys.argv[1]}"
     if type(error).__name__ == "NoArgsIsHelpError":
         return None
     step = f"; see {command} --help"

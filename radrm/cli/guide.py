@@ -1,7 +1,7 @@
 """The pages of the guide, to which messages send people: `radrm help TOPIC`.
 
 A wheel brings them in the folder `guide` of the package; a checkout has its own folder docs/. A
-command has its help under its name; `.md` behind it means the page of that name.
+command has its help under its name, so no page has the name of a command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def show(name: str, known: Collection[str]) -> None:
     Raises `UsageError` for no topic.
     """
     found = topics()
-    page = found.get(name.removesuffix(".md"))
+    page = found.get(name)
     if page is None:
         raise UsageError(_unknown(name, found, known))
     text = page.read_text(encoding="utf-8")

@@ -172,9 +172,13 @@ def _wrapped_topics() -> list[str]:
 
     from radrm.cli.guide import topics
 
-    names = ", ".join(each if each not in commands() else f"{each}.md" for each in topics())
     first = "  radrm help TOPIC        a page of the guide: "
-    return wrap(names, 80, initial_indent=first, subsequent_indent=" " * 26)
+    return wrap(
+        *(", ".join(topics()), 80),
+        initial_indent=first,
+        subsequent_indent=" " * 26,
+        break_on_hyphens=False,
+    )
 
 
 def unknown(word: str) -> str:

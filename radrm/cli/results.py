@@ -42,8 +42,8 @@ def run_on_jobs(
     choice = {name: word for name, word in choice.items() if word}
     if not jobs and not choice:
         raise UsageError(
-            f"radrm {command.removeprefix('would-')}: no job is named; name jobs, or choose them "
-            "by --user or --state"
+            f"no job to {command.removeprefix('would-')} is named; name jobs, or choose them by "
+            "--user or --state"
         )
     results = command_jobs(command, jobs, **choice, **(more or {}))
     code = show_results(results, describe, as_json)

@@ -262,7 +262,7 @@ class GpusConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProgressConfig:
-    """What jobs report of their progress ([progress.md](progress.md))."""
+    """What jobs report of their progress ([progress-reports.md](progress-reports.md))."""
 
     interval_s: float = setting(10.0, v.between(1, 3600))
     """Least time between two reports of a job to planners, 1 to 3600.

@@ -212,7 +212,7 @@ def switch(value: Any, place: Place) -> bool:
 def between(low: float, high: float) -> Callable[[Any, Place], float]:
     def check(value: Any, place: Place) -> float:
         if isinstance(value, bool) or not low <= number(value, place) <= high:
-            raise wrong(place, f"a number from {low:g} to {high:g}", value)
+            raise wrong(place, f"a number from {low:g} to {high:.10g}", value)
         return float(value)
 
     return check
@@ -277,7 +277,7 @@ def minutes_of(value: Any, place: Place) -> int:
 
 def _one_price(value: Any, place: Place) -> float:
     if isinstance(value, bool) or not 0 <= number(value, place) <= _MOST_PRICE:
-        raise wrong(place, f"a price from 0 to {_MOST_PRICE:g}, as in 0.25", value)
+        raise wrong(place, f"a price from 0 to {_MOST_PRICE:.10g}, as in 0.25", value)
     return float(value)
 
 

@@ -100,6 +100,13 @@ class DeviceSnapshot(Struct, frozen=True):
     """Boot-time second of the last leave. Earlier readings may still count the job that left."""
     stale_after_s: float
 
+    @property
+    def trouble(self) -> str | None:
+        """Why jobs on it may hang or fail: it is gone, unread or faulty; None if it is well."""
+        if self.vanished:
+            return "it has vanished"
+        return None if self.reading is None else self.reading.error or self.reading.fault
+
     def unreadable(self, now_s: float) -> str | None:
         """Return why the last reading is not usable at this time; None if it is."""
         return why_unreadable(self.reading, self.fresh_from_s, self.stale_after_s, now_s)

@@ -158,6 +158,13 @@ class Snapshot:
         newer = [occupant.usage for occupant in mine if occupant is not None]
         return replace(attempt, usage=merged(attempt.usage, newer))
 
+    def trouble(self, attempt: Attempt) -> str | None:
+        """Return why one of an attempt's devices may have it hang or fail; None if all are well."""
+        for found in filter(None, map(self.device, attempt.devices)):
+            if found.trouble:
+                return f"GPU {found.device.index}: {found.trouble}"
+        return None
+
     # ------------------------------------------------------------- the queue
 
     @property

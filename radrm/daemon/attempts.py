@@ -22,7 +22,7 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Instant, Job, OutOfMemory, Progress
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import CheckpointKind, StopReason
+from radrm.core.words import CheckpointKind, Collocation, StopReason
 from radrm.daemon.elastic import exits_of, host_oom_of
 from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps import Failures, Stops
@@ -208,9 +208,7 @@ class Ends:
         if isinstance(found, (Started, Running)):
             return events
         if isinstance(found, Ended):
-            passes, fault = self._failures.judge(attempt, found)
-            if found.try_later and job.outer is None:  # else Slurm runs it again
-                passes = found.never_started
+            passes, fault = self._why_passing(job, attempt, found)
             oom, told = self._judge_memory(job, attempt, found)
             ended: ev.Event = ev.AttemptEnded(
                 at=now,
@@ -247,6 +245,18 @@ class Ends:
                 at=now, job_id=job_id, serial=serial, lost=found.reason, saved=saved.progress
             )
         return [*events, *_outer_end(job, found.outer, now), ended]
+
+    def _why_passing(self, job: Job, attempt: Attempt, found: Ended) -> tuple[str | None, bool]:
+        """Return why a failure may pass, and whether a fault of its MPS server is the reason."""
+        if found.never_started is not None:
+            later = found.try_later and job.outer is None  # else Slurm runs it again
+            return (found.never_started if later else None), False
+        passes, fault = self._failures.judge(attempt, found)
+        # An MPS server's fault is `judge`'s: one of its clients may have caused it.
+        is_client = attempt.placement.collocation is Collocation.MPS
+        if passes is None and not found.exit.ok and not is_client:
+            passes = self._scheduler.snapshot.trouble(attempt)
+        return passes, fault
 
     def _judge_memory(
         self, job: Job, attempt: Attempt, found: Ended

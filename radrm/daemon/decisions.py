@@ -39,7 +39,7 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.words import Outcome, Quantity
 from radrm.daemon.counting import Counts
 from radrm.daemon.effects import Effects, ServerReady
-from radrm.errors import StoreError, plain
+from radrm.errors import StoreError
 from radrm.estimators.learning.contention import alone
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.profile import paced_s
@@ -199,7 +199,7 @@ class Decisions:
             for proposal, refusal in decision.rejections:
                 self._log_refusal(proposal, refusal)
         for warned in (each for decision in decisions for each in decision.warned):
-            log.warning("job %d: %s", warned.job_id, plain(warned.text))
+            log.warning("job %d: %s", warned.job_id, warned.text)
         now = self._scheduler.snapshot
         runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
         took_s = self.counts.tick() - began_s
@@ -212,7 +212,7 @@ class Decisions:
             return
         self._refused.add(key)
         what = f"a {NAMES[type(proposal)]} of job {proposal.job_id}"
-        why = plain(f"{refusal.message} ({refusal.rule})")
+        why = f"{refusal.message} ({refusal.rule})"
         if refusal.planner is not None:
             what = f"planner {refusal.planner} proposed {what}, which"
         log.warning("%s was refused: %s", what, why)

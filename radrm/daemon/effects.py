@@ -22,7 +22,7 @@ from radrm.core import events as ev
 from radrm.core.constraints.proposal import changes_cpus
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Device, Job, Share
-from radrm.core.words import Collocation, Outcome, Resizing
+from radrm.core.words import Collocation, Resizing
 from radrm.daemon.capping import Capping
 from radrm.daemon.elastic import Resizes, placement_text, shares_text
 from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
@@ -175,16 +175,18 @@ class Effects:
 
     def ended_by(self, decision: Decision) -> Iterator[Attempt | Job]:
         """Return the records of what has ended in a saved decision, and log these ends."""
+        over = {r.id for r in decision.changed if isinstance(r, Job) and r.state.final}
         for record in decision.changed:
             if isinstance(record, Job):
                 self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
                 yield record
-                if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
-                    how = record.outcome.value
+                job = self._scheduler.snapshot.job(record.job_id)
+                if job is not None and job.id not in over:  # else the job's line says it
+                    how = "never began" if record.outcome is None else record.outcome.value
                     why = (record.reason or "").removeprefix(f"{how}: ")
                     said = f"{how}: {why}" if why else how
-                    log.info("job %d, attempt %d: %s", record.job_id, record.number, said)
+                    log.info("job %s, attempt %d: %s", job.label, record.number, said)
             elif isinstance(record, Job) and record.state.final:
                 self._estimation.forget(record.id)
                 yield record

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from radrm.daemon.intake.envelopes import user_name
-from radrm.errors import Refused, StoreError, plain
+from radrm.errors import Refused, StoreError
 from radrm.host.folders import OpenFolder
 from radrm.host.processes.errand import Errand, remove_left_groups
 from radrm.host.sockets import Peer
@@ -190,10 +190,10 @@ class Watching:
         refused = [f"{name} is refused: {reason}" for name, reason in report.refused]
         for level, lines in ((logging.INFO, taken), (logging.WARNING, refused)):
             for line in lines[:_LINES]:
-                log.log(level, "%s", plain(f"of {whose} the job file {line}")[:_MAX_TEXT])
+                log.log(level, "%s", f"of {whose} the job file {line}"[:_MAX_TEXT])
             if len(lines) > _LINES:
                 log.log(level, "%d more of %s", len(lines) - _LINES, whose)
-        cause = plain("; ".join(filter(None, [report.error, *report.notes[:1]])))[:_MAX_TEXT]
+        cause = "; ".join(filter(None, [report.error, *report.notes[:1]]))[:_MAX_TEXT]
         if cause and cause != kept.logged:
             log.warning("watched folder of %s: %s", whose, cause)
         kept.logged = cause

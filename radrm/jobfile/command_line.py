@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 """The name of a job file that comes from standard input."""
 SUBMIT_FLAGS = {
-    "dry-run": "check and show what would be submitted, and submit nothing",
+    "dry-run": "show what would be submitted; submit nothing",
     "wait": "wait, exit with the jobs' code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.options import GROUPS, OF_ARRAYS, SHOWN, Option
 
@@ -13,6 +15,7 @@ LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 FIRST_FLAGS = ("wait", "dry-run", "pty")
 """Flags of the first help, beside the first options."""
 _WIDTH = 30
+_TERMINAL = 80
 
 
 def meaning_of(option: Option) -> str:
@@ -28,13 +31,13 @@ def submit_help(whole: bool = False) -> str:
         "       radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
         "       radrm submit [OPTIONS] --lines FILE",
         "",
-        "Submit job files, or one command, and print a ticket for each. No daemon needs to",
-        "run. Options on the command line override the #RAD lines of a file; - is standard input.",
+        "Submit job files, or one command, and print a ticket for each. No daemon needs",
+        "to run. Options here override the #RAD lines of a file; - is standard input.",
         "",
         "Examples:",
         "  radrm submit train.rad",
         "  radrm submit --gpus=1 --gpu-memory=10G --time=4h -- python train.py",
-        "  radrm submit --param lr=1e-3,1e-4 --param seed=0:4 -- python train.py --lr {lr}",
+        "  radrm submit --param lr=1e-3,1e-4 -- python train.py --lr {lr}",
     ]
     return _help("submit", lines, {f"{LINES}=FILE": LINES_HELP, **SUBMIT_FLAGS}, (), whole)
 
@@ -44,10 +47,11 @@ def run_help(whole: bool = False) -> str:
     lines = [
         "Usage: radrm run [OPTIONS] [--pty] [--] COMMAND [ARGUMENT]...",
         "",
-        "Queue a command, and run it tied to this terminal: show its output, pass Ctrl-C on,",
-        "and end with its exit code. A second Ctrl-C, and one while the job waits, cancels the",
-        "job. With --pty all keys go to the command; a shell ends by `exit`. When this terminal",
-        "or its connection is lost, the command ends: HUP (with --pty), then TERM.",
+        "Queue a command, and run it tied to this terminal: show its output, pass Ctrl-C",
+        "on, and end with its exit code. A second Ctrl-C, and one while the job waits,",
+        "cancels the job. With --pty all keys go to the command; a shell ends by `exit`.",
+        "When this terminal or its connection is lost, the command ends: HUP (with",
+        "--pty), then TERM.",
         "",
         "Examples:",
         "  radrm run --gpus=1 --pty -- bash",
@@ -81,8 +85,9 @@ def _help(
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     for usage, meaning in rows:
+        lines = wrap(meaning, _TERMINAL - _WIDTH - 4, break_on_hyphens=False)
         if len(usage) > _WIDTH:
             yield f"  {usage}"
-            yield f"{'':{_WIDTH + 4}}{meaning}"
         else:
-            yield f"  {usage:<{_WIDTH}}  {meaning}"
+            yield f"  {usage:<{_WIDTH}}  {lines.pop(0)}"
+        yield from (f"{'':{_WIDTH + 4}}{line}" for line in lines)

@@ -10,13 +10,14 @@ lost. The text was read into commands (`shell`).
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from radrm.jobfile import shell
 from radrm.jobfile.shell import Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from radrm.jobfile.radfile import JobFile
 
@@ -87,9 +88,6 @@ def _shown(words: Sequence[str]) -> str:
 # What a script leaves running.
 
 
-_DEEPEST = 8
-"""Calls within each other that are followed."""
-_MOST_OF_TRAP = 100
 _WAITS = frozenset({"wait", "fg", "kill", "pkill", "killall"})
 """Who uses one of these looks after what was begun before."""
 _LOOKS = frozenset({"jobs", "pgrep", "ps"})
@@ -128,12 +126,14 @@ def left_running(commands: Sequence[Step]) -> tuple[str, ...] | None:
     """Return the last command that runs on when a script ends; None if it waits for all.
 
     A program in the foreground is taken to run longer than what was begun before it, unless the
-    same runs in the background, too.
+    same runs in the background, too. What a script with functions leaves is not known.
     """
+    if _defines_functions(commands):
+        return None
     left: tuple[str, ...] | None = None
     before: tuple[str, ...] = ()
     loops = 0
-    for command in _called(commands):
+    for command in commands:
         words = command.program
         name = shell.base(words[0]) if words else ""
         loops += _loops(command)
@@ -203,71 +203,12 @@ def _is_container(words: Sequence[str]) -> bool:
     return any(re.fullmatch(r"--detach|-[it]*d[it]*", word) for word in words)
 
 
-def _called(commands: Iterable[Step]) -> Iterator[Step]:
-    """Return the commands in the order in which they run: those of functions where these are
-    called, and with a trap."""
-    bodies: dict[str, Sequence[Step]] = {}
-    stack: list[tuple[Sequence[Step], int]] = [([e for c in commands for e in _spelled_out(c)], 0)]
-    left = _MOST_COMMANDS
-    while stack and left > 0:
-        steps, at = stack.pop()
-        left -= 1
-        if at >= len(steps):
-            continue
-        begin = _body_at(steps, at)
-        if begin is not None:
-            end = _end_of_body(steps, begin)
-            bodies[steps[at].words[0]] = steps[begin:end]
-            stack.append((steps, end + 1))
-            left -= end - at  # they have been looked at
-            continue
-        stack.append((steps, at + 1))
-        step, words = steps[at], steps[at].program
-        body = bodies.get(words[0]) if words and step.end != "&" else None
-        if body is not None and len(stack) <= _DEEPEST:
-            stack.append((body, 0))
-        elif words[:1] == ("trap",):
-            its = (each for word in words[1:] for each in bodies.get(word, ())[:_MOST_OF_TRAP])
-            yield Step((*step.words, *(word for each in its for word in each.words)), step.end)
-        else:
-            yield step
-
-
-def _spelled_out(command: Step) -> list[Step]:
-    """Return `function NAME {` as `NAME() {`."""
-    words = command.words
-    if words[:1] != ("function",) or len(words) < 2:
-        return [command]
-    head = Step(words[1:2], "(")
-    if command.end == "(" and len(words) == 2:
-        return [head]
-    return [head, Step((), ")"), Step(words[2:], command.end)]
-
-
-def _body_at(commands: Sequence[Step], at: int) -> int | None:
-    """Return where the body of the function begins that is defined here; None without one."""
-    head, after = commands[at], commands[at + 1 : at + 2]
-    if len(head.words) != 1 or head.end != "(" or not after or after[0] != Step((), ")"):
-        return None
-    begin = at + 2
-    while begin < len(commands) and commands[begin] == Step((), "\n"):
-        begin += 1
-    opens = begin < len(commands) and commands[begin].words[:1] == ("{",)
-    return begin if opens else None
-
-
-def _end_of_body(commands: Sequence[Step], begin: int) -> int:
-    """Return where the `}` of a body is that begins here."""
-    depth = 0
-    for at in range(begin, len(commands)):
-        words = commands[at].words
-        leading = words[: len(words) - len(commands[at].program)]
-        depth += leading.count("{")
-        if commands[at].program[:1] == ("}",):
-            depth -= 1
-            if depth <= 0:
-                return at
-    return len(commands)
+def _defines_functions(steps: Sequence[Step]) -> bool:
+    named = any(step.words[:1] == ("function",) for step in steps)
+    return named or any(
+        len(head.words) == 1 and head.end == "(" and after == Step((), ")")
+        for head, after in pairwise(steps)
+    )
 
 
 # ------------------------------------------------------------------

@@ -10,7 +10,8 @@ _SIMULATION, _GPUS = "Estimates and simulation", "GPUs"
 WING = Wing(
     commands={
         "bench": Command(
-            *(_GPUS, "Measure on this server.", f"{_HERE}.bench"), commands=("collocate",)
+            *(_GPUS, "Measure on this server what jobs that share a GPU lose.", f"{_HERE}.bench"),
+            commands=("collocate",),
         ),
         "profile": Command(
             *(_GPUS, "Run a few steps of a job on each free kind and number of GPUs."),

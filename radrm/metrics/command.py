@@ -28,7 +28,7 @@ METRICS_PARAMETERS = (
 def metrics(listen: str, dashboard: bool, alerts: bool) -> None:
     """Print or serve figures for Prometheus and Grafana.
 
-    Without a daemon it is radrm_up 0, and the exit code is 0. docs/metrics.md lists the metrics.
+    Without a daemon it is radrm_up 0, and the exit code is 0. docs/prometheus.md lists the metrics.
     It needs the extra `metrics`.
 
     \b

@@ -1,4 +1,4 @@
-"""Every metric: its name, its kind, its labels and what it says. docs/metrics.md is made from it.
+"""Every metric: its name, its kind, its labels and what it says. docs/prometheus.md has them all.
 
 No label names a job or a user: each value of a label would be a time series for ever.
 """

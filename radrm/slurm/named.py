@@ -57,7 +57,7 @@ def _run(name: str, words: list[str]) -> int:
     if name in INSTEAD:
         raise Refused(f"{name} is not here; use: {INSTEAD[name]}")
     if name not in ("sbatch", "scontrol") and {"-h", "--help"} & set(words) == {"--help"}:
-        say(f"{name} of radrm: its options: radrm help slurm.md")
+        say(f"{name} of radrm: its options: radrm help sbatch")
         return 0
     return _COMMANDS[name](words)
 

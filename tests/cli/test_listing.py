@@ -11,8 +11,10 @@ from typer.main import get_command
 from radrm import __version__
 from radrm.cli import main as entry
 from radrm.cli.app import make_app
-from radrm.cli.listing import FIRST, overview
+from radrm.cli.guide import topics
+from radrm.cli.listing import ALIASES, FIRST, overview
 from radrm.cli.listing import commands as listed
+from radrm.jobfile.option_help import run_help, submit_help
 from tests.cli.heavy import HEAVY
 from tests.paths import REPOSITORY
 
@@ -62,12 +64,22 @@ def test_help_for_one_command(
     assert out.startswith("Usage: radrm status")
 
 
-@pytest.mark.parametrize("topic", ["dgx", "progress.md"])
+@pytest.mark.parametrize("topic", ["dgx", "sbatch"])
 def test_help_for_a_topic_is_its_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: str
 ) -> None:
-    page = REPOSITORY / "docs" / f"{topic.removesuffix('.md')}.md"
+    page = REPOSITORY / "docs" / f"{topic}.md"
     assert run(monkeypatch, capsys, "help", topic) == (0, page.read_text(), "")
+
+
+def test_no_page_has_the_name_of_a_command() -> None:
+    assert not topics().keys() & {*listed(), *ALIASES}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_help_fits_a_terminal(whole: bool) -> None:
+    for text in (submit_help(whole), run_help(whole), overview(whole)):
+        assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_a_job_that_waits_is_waited_for(tmp_path: Path) -> None:
-    world = World(tmp_path, reason="behind job 4\x1b[2J")
+    world = World(tmp_path, reason="behind job 4")
     end = world.follow(
         lambda: None,
         lambda: world.becomes("RUNNING"),
@@ -86,7 +86,7 @@ def test_a_job_that_waits_is_waited_for(tmp_path: Path) -> None:
     )
     assert world.text == b"one\ntwo\n"
     assert end["state"] == "COMPLETED"
-    assert world.said == ["job 5 is PENDING: behind job 4�[2J; waiting for its start"]
+    assert world.said == ["job 5 is PENDING: behind job 4; waiting for its start"]
 
 
 @pytest.mark.usefixtures("at_once")

@@ -143,6 +143,7 @@ OF_SNAPSHOT: dict[str, Callable[[Snapshot], Any]] = {
     "attempt": lambda found: [found.attempt(job.id) for job in _sorted(found)],
     "live_attempt": lambda found: [found.live_attempt(job.id, 1) for job in _sorted(found)],
     "running": lambda found: found.running,
+    "trouble": lambda found: [found.trouble(attempt) for _, attempt in found.running],
     "used_now": lambda found: [found.used_now(attempt) for _, attempt in found.running],
     "waiting": lambda found: found.waiting,
     "lines": lambda found: found.lines,
@@ -169,7 +170,7 @@ FROM_THESE = {
     **dict.fromkeys(("version", "jobs_version"), "a count of changes"),
     **dict.fromkeys(("job", "attempt", "live_attempt", "aside"), "jobs and running"),
     **dict.fromkeys(("lines", "waiting", "first", "head"), "jobs and position"),
-    **dict.fromkeys(("used_now", "device"), "devices"),
+    **dict.fromkeys(("used_now", "device", "trouble"), "devices"),
     **dict.fromkeys(("view", "data", "of", "detach"), "no question"),
 }
 """From what a view tells these follow."""

@@ -39,7 +39,6 @@ NAMES = {
     "pkg.mod": """
         python -m pkg.mod
         python -um pkg.mod --lr 1
-        python -mpkg.mod
         torchrun --nnodes 1 -m pkg.mod
         deepspeed --num_gpus=2 --module pkg.mod
         uv run -m pkg.mod
@@ -52,12 +51,13 @@ NAMES = {
         sh -c ./run.sh
         """,
     "solver": """
-        env A=1 B=2 ./solver input.py
+        env A=1 B=2 ./solver
         nice -5 ./solver
         taskset -c 0-3 ./solver
         stdbuf -oL ./solver
         numactl --cpunodebind=0 --membind 0 ./solver
-        mpirun -np 4 ./solver input.py
+        mpirun -np 4 ./solver -in data
+        ./solver input.py
         """,
     "python": "python -c 'print(1)'\npython -\npython",
     "nb.ipynb": "jupyter execute nb.ipynb\npapermill nb.ipynb out.ipynb",
@@ -66,7 +66,6 @@ NAMES = {
     "sh": "sh -c ''\nsh -c 'sleep 5'",
     "torchrun": "torchrun --help",
     "jupyter": "jupyter lab",
-    "pytest": "uv run --no-sync pytest",
 }
 LINES = [
     (line.strip(), name) for name, lines in NAMES.items() for line in lines.strip().splitlines()

@@ -55,8 +55,8 @@ def simulated(picture: Picture) -> Run:
     """Run the trace as `radrm simulate` does, under MPS, with the memory declared."""
     choices = Choices(GPUS, picture.order, picture.planner, collocation="mps")
     variant = make_variant(Config(), picture.policy, "oracle", choices)
-    (jobs,) = load_draws(File(str(TRACE)), variant, 1).draws
-    return simulate(jobs, variant.scenario)
+    loaded = load_draws(File(str(TRACE)), variant, 1)
+    return simulate(loaded.draws[0], variant.scenario)
 
 
 def rows(run: Run) -> Iterator[GanttRow]:

@@ -6,7 +6,6 @@ Those of the daemon's socket go through a real daemon: `hostile_daemon` changes 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import json
 import os
 from typing import Any
@@ -15,7 +14,6 @@ import msgspec
 
 from proofs.fuzz.judging import Target
 from radrm.client.session import JupyterHint
-from radrm.daemon.views.references import Globs
 from radrm.host.clock import Clock
 from radrm.host.planning.worker import thought_of
 from radrm.host.sessions import (
@@ -99,15 +97,6 @@ _ANSWER = {
 }
 
 
-def _globs(text: str) -> None:
-    """As the shell's own matching says."""
-    patterns = [part[:256] for part in text.split("\n")][:20]
-    globs = Globs(patterns)
-    for name in ("train-7", "", "a[b", "é😀", "]", text[:40]):
-        wanted = {n for n, each in enumerate(patterns) if fnmatch.fnmatchcase(name, each)}
-        assert set(globs.matching(name)) == wanted, (patterns, name)
-
-
 def _driver(data: bytes) -> None:
     service = Service(Model(parse("sim:1xA100-40GB"), 0.0), Clock(), "sim:1xA100-40GB")
     reader, me = Reader(), Peer(pid=os.getpid(), uid=1, gid=1)
@@ -153,7 +142,6 @@ _TYPED = (size_frame(24, 80) + frame(INPUT, b"ls\r") + frame(INTERRUPT)).decode(
 
 
 TARGETS = (
-    Target("globs", ("train-*\n[abc]?", "*[!a-z]*\n]", "a**b?\n[[]x"), _globs, most=1 << 14),
     Target(
         "spool-name", ("01M80TA4D4JDCEV010A4H87B41.job", ".01M80TA4D4JDCEV010A4H87B41"), kind_of
     ),

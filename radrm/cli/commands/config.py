@@ -148,9 +148,9 @@ CHECK_PARAMETERS = (
 
 
 def check(file: str, as_json: bool) -> int:
-    """Check a configuration as a daemon does at its start, and list all errors.
+    """List the errors of a configuration.
 
-    The exit code is 1 if there is any error.
+    These are the checks of a daemon at its start. The exit code is 1 if there is any error.
 
     \b
     Examples:

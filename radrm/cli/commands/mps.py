@@ -25,7 +25,9 @@ STATUS_PARAMETERS = (JSON,)
 
 
 def status(as_json: bool) -> None:
-    """Show the MPS control daemons: their GPUs, their clients, and errors.
+    """Show the MPS control daemons.
+
+    With their GPUs, their clients, and errors.
 
     \b
     Examples:
@@ -52,9 +54,10 @@ START_PARAMETERS = (DEVICES, JSON)
 
 
 def start(devices: list[str], as_json: bool) -> int:
-    """Start MPS on GPUs, also on GPUs that the setting mps.enabled leaves out.
+    """Start MPS on GPUs; a setting leaves some out.
 
-    Only root and the user of the daemon may do this. It holds until the daemon restarts.
+    The setting is mps.enabled. Only root and the user of the daemon may do this. It holds until
+    the daemon restarts.
     Without DEVICE, MPS starts on all GPUs.
 
     \b

@@ -97,7 +97,9 @@ def device_state(state: str) -> Styled:
 
 
 def device_name(device: Document) -> str:
-    return f"{device['name']} {device['profile'] or ''}".strip()
+    """Return the name with the MIG profile, which NVML's names of instances end with."""
+    name, profile = str(device["name"]), device["profile"] or ""
+    return name if name.endswith(profile) else f"{name} {profile}"
 
 
 def _near(device: Document) -> str:

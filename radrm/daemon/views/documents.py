@@ -367,20 +367,10 @@ def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:
 def _remark(snapshot: Snapshot, live: Attempt, now: Instant) -> str | None:
     """What its user should know of a running job; None for nothing."""
     warned = next(iter(live.warnings), None)
-    trouble = _trouble(snapshot, live)
+    trouble = snapshot.trouble(live)
     if trouble is not None or warned is None:
         return trouble or _unused(snapshot, live, now)
     return warned.text
-
-
-def _trouble(snapshot: Snapshot, attempt: Attempt) -> str | None:
-    """Why one of a running job's GPUs takes no new job: the job may hang there; None if all do."""
-    for found in filter(None, map(snapshot.device, attempt.placement.devices)):
-        reading = found.reading
-        why = "it has vanished" if found.vanished else reading and (reading.error or reading.fault)
-        if why:
-            return f"GPU {found.device.index}: {why}"
-    return None
 
 
 def _warning(warned: JobWarning) -> shown.JobWarning:

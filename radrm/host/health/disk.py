@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -21,7 +22,6 @@ _NETWORK = {
 }
 # fmt: on
 _IN_MEMORY = {"tmpfs", "ramfs"}
-_USED = "sudo du -xh -d2 / | sort -h | tail -20"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -32,14 +32,13 @@ def space(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -
     free, inodes = found.f_bavail * found.f_frsize, found.f_favail
     if found.f_flag & os.ST_RDONLY:
         return fail(name, f"the disk of {path} cannot be written", "mount it read-write")
+    used = f"see what takes it: sudo du -xh -d2 {_mounted_at(path)} | sort -h | tail -20"
     if free == 0 or (found.f_files and inodes == 0):
         full = f"the disk of {path} is full"
-        return fail(name, full, f"see what takes it: {_USED}; radrm accepts no job until then")
+        return fail(name, full, f"{used}; radrm accepts no job until then")
     if free < _GIB:
         little = f"{free // (1 << 20)} MiB on the disk of {path}"
-        return warn(
-            name, little, f"see what takes it: {_USED}; radrm accepts no job on a full disk"
-        )
+        return warn(name, little, f"{used}; radrm accepts no job on a full disk")
     if found.f_files and inodes < _FEW_INODES:  # some file systems count no inodes
         few = f"room for only {inodes} more files on the disk of {path}"
         return warn(name, few, "remove files that are not needed")
@@ -70,6 +69,14 @@ def network_of(path: str) -> str | None:
     """Return the network file system that holds `path`; None if it is on this machine. OSError."""
     kind = _kind_of(os.path.realpath(_existing(path)), mounts_of())
     return kind if kind in _NETWORK else None
+
+
+def _mounted_at(path: str) -> str:
+    """Return the folder at which the file system of a path is mounted."""
+    found = os.path.realpath(_existing(path))
+    while not os.path.ismount(found):
+        found = os.path.dirname(found)
+    return shlex.quote(found)
 
 
 def _existing(path: str) -> str:

@@ -23,12 +23,9 @@ MAX_FILE = 1 << 20
 MAX_SCRIPT = 1 << 16
 _ENDINGS = (".py", ".sh", ".yaml", ".yml", ".json", ".toml")
 _OF_NAMES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+_OF_MODULES = _OF_NAMES + b"."
 _TO_BLANKS = bytes(byte if byte in _OF_NAMES else ord(" ") for byte in range(256))
 _AROUND = "\"'();&|=<>"
-_IMPORT = (
-    rb"(?m)^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)"
-    rb"|import[ \t]+([^\n#;]+))"
-)
 
 
 def sources_of(
@@ -124,17 +121,33 @@ class _Modules:
 
 def _imported(data: bytes) -> Iterator[str]:
     """The names of modules, as `a.b` or `..a`, that a program's text may import."""
-    import re  # only programs in Python import
+    lines = iter(data.replace(b"\t", b" ").split(b"\n"))
+    for line in lines:
+        word, _, rest = line.strip().partition(b" ")
+        base, names = b"", b""
+        if word == b"import":
+            names = _without_end(rest)
+        elif word == b"from":
+            base, _, names = map(bytes.strip, _without_end(rest).partition(b" import"))
+            if names.startswith(b"("):
+                parts = [names]
+                while b")" not in parts[-1]:
+                    parts.append(_without_end(next(lines, b")")))
+                names = b"".join(parts)
+        if not names or base.translate(None, _OF_MODULES):
+            continue
+        if base.strip(b"."):
+            yield os.fsdecode(base)
+            base += b"."
+        for part in names.strip(b"()").split(b","):
+            own = b"".join(part.split()[:1])
+            if own and not own.translate(None, _OF_MODULES):
+                yield os.fsdecode(base + own)
 
-    for found in re.finditer(_IMPORT, data):
-        base = os.fsdecode(found[1] or b"")
-        if base.strip("."):
-            yield base
-        between = "." if base.strip(".") else ""
-        for part in (found[2] or found[3]).strip(b"()").split(b","):
-            words = part.split()
-            if words and re.fullmatch(rb"[.\w]+", words[0]):
-                yield base + between + os.fsdecode(words[0])
+
+def _without_end(line: bytes) -> bytes:
+    """A line without its comment and without further statements."""
+    return line.partition(b"#")[0].partition(b";")[0]
 
 
 def _checksum(data: bytes, size: int, environment: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ has one fate:
     refused    without it the job would be another one: the error names what to write instead
 
 The reader of words (`radrm.jobfile.slurm.words`) takes spellings from here, the translation the
-fates, and docs/slurm.md its table.
+fates, and docs/sbatch.md its table.
 
 Source: sbatch(1) and `slurm_opt.c` of Slurm 25.11.
 """

@@ -98,7 +98,8 @@ def figures(
             whole_s = took_s / done
     if why is None and step_s is None and whole_s is None:
         why = (
-            "it reported no steps: report them (radrm help progress.md), or add --progress-pattern"
+            "it reported no steps: report them (radrm help progress-reports), or add "
+            "--progress-pattern"
             if len(points) < 2
             else "too few steps in too short a time: probe more with --probe-steps"
         )

@@ -133,7 +133,7 @@ def install_slurm_names(target: str, force: bool) -> None:
     """Write commands named sbatch, squeue, scancel, srun... that speak to radrm.
 
     They are for terminals of a server without Slurm, whose users know these names. Jobs that are
-    submitted as Slurm's have them anyway. docs/slurm.md has their options. Nothing that radrm did
+    submitted as Slurm's have them anyway. docs/sbatch.md has their options. Nothing that radrm did
     not write is overwritten.
 
     \b

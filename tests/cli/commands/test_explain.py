@@ -13,7 +13,7 @@ from radrm.cli.app import make_app
 from radrm.cli.show.card import explanation
 from radrm.client.amounts import local_time
 from radrm.client.words.reasons import amount
-from tests.cli.fakes import ESC, NOW, Script, job, shown
+from tests.cli.fakes import NOW, Script, job, shown
 
 
 def reason(rule: str | None, message: str | None = None, **changed: Any) -> dict[str, Any]:
@@ -147,13 +147,6 @@ def test_one_that_never_started() -> None:
     it = job(5, "CANCELLED", reason="cancelled by ada")
     lines = shown(explanation(answer(it, summary="cancelled by ada")))
     assert lines[1:3] == ["  cancelled by ada", "  It never started."]
-
-
-def test_hostile_words_stay_words() -> None:
-    it = job(5, name=ESC, reason=ESC, user=ESC)
-    rows = [device(0, f"r{ESC}", f"m{ESC}\n", needed=1.0, available=2.0, unit=ESC)]
-    lines = shown(explanation(answer(it, summary=ESC, reasons=[reason("x", ESC)], devices=rows)))
-    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize(

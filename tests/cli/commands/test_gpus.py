@@ -141,14 +141,6 @@ def test_it_fits_eighty_columns() -> None:
     assert len(below) > 4, "the long ones go on below their beginning"
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_hostile_words_move_no_cursor(terminal: bool) -> None:
-    hostile = unmanaged(user=f"u{ESC}", command=f"a{ESC}\nGPU 1: idle\r[bold]b", left=ESC, step=ESC)
-    lines = shown(devices_page([gpu(notes=[f"n{ESC}"], unmanaged=[hostile])]), 200, terminal)
-    assert all(line.isprintable() for line in lines)
-    assert "[bold]b" in lines[-1], "no markup is read"
-
-
 def process(pid: int, **changed: Any) -> dict[str, Any]:
     usual = {"pid": pid, "kind": "job", "job": "12_3", "user": "ann", "used_mib": 1024}
     command = f"/opt/conda/bin/python /home/ann/{ESC}/train.py --data /data/x"

@@ -69,12 +69,6 @@ def test_thousands_go_in_several_requests(run: Any) -> None:
     assert done.stdout.count("\n") == 2500
 
 
-def test_hostile_names_stay_names(run: Any) -> None:
-    client = Script(hold=[[result(name=ESC), result(error=f"{ESC} no")]])
-    done = run(client, "hold", "1")
-    assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
-
-
 # ------------------------------------------------------------------ whom
 
 

@@ -229,6 +229,7 @@ def test_a_usual_submission_needs_no_regular_expressions(
     home: Path, answering: None, words: list[str]
 ) -> None:
     Path("usual.rad").write_text(USUAL)
+    Path("train.py").write_text("import os\nfrom radar import (wave,\n\n    echo)\n")
     found = imported_by(home, *words)
     assert "radrm.host.sockets" in found
     assert found.isdisjoint({"re", "json", "shlex", "contextlib", "enum", "collections"})

@@ -13,7 +13,7 @@ from radrm.cli.commands.status import status
 from radrm.cli.show.formats import heading, read_format, row, span
 from radrm.core.words import JobState
 from radrm.errors import UsageError
-from tests.cli.fakes import ESC, NOW, Script, job, page
+from tests.cli.fakes import NOW, Script, job, page
 
 INDEX = {"GPU-a": 0, "GPU-b": 1}
 
@@ -62,10 +62,6 @@ def test_times_are_squeue_s(seconds: float | None, said: str) -> None:
 def test_each_state_has_its_two_letters() -> None:
     found = {state.value: laid("%t", state=state.value) for state in JobState}
     assert "-" not in found.values() and found["TIMEOUT"] == "TO"
-
-
-def test_a_hostile_name_is_made_plain() -> None:
-    assert laid("%j {name} %k", name=f"x{ESC}", comment=ESC).isprintable()
 
 
 def test_headings() -> None:

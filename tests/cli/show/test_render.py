@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from radrm.cli.show.card import card
 from radrm.cli.show.columns import Column, Field, Rows
-from radrm.cli.show.devices import devices_table
+from radrm.cli.show.devices import device_name, devices_table
 from radrm.cli.show.jobs import change_line, counts_line, job_rows
 from radrm.cli.show.styled import Styled
 from radrm.client.amounts import show_joules
@@ -255,3 +255,15 @@ def test_a_line_of_text_is_cut_or_wrapped_at_words() -> None:
     assert shown(Styled(text, cut=True), 20) == ["one two three four …"]
     assert [line.rstrip() for line in shown(Styled(text), 20)] == ["one two three four", "five"]
     assert shown(Styled(text), 20, terminal=False) == [text]
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "text"),
+    [
+        ("NVIDIA H100 80GB HBM3", None, "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "3g.20gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb"),
+        ("A100-40GB", "3g.20gb", "A100-40GB 3g.20gb"),
+    ],
+)
+def test_a_profile_is_named_once(name: str, profile: str | None, text: str) -> None:
+    assert device_name({"name": name, "profile": profile}) == text

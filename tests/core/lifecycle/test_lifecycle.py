@@ -164,7 +164,7 @@ def test_files_that_cannot_be_reached_keep_their_users_job_alone() -> None:
     world = World(gpus(1))
     job = world.submit(GIB)
     end(world, job, never_started="no such home", passes="no such home")
-    assert world.state(job) is JobState.RUNNING, "at once, the first time"
+    assert [world.jobs[job.id].state] == [JobState.RUNNING], "at once, the first time"
     back = end(world, job, never_started="no such home", passes="no such home")
     assert (back.state, back.attempts, back.retries_used) == (JobState.PENDING, 0, 0)
     assert world.state(world.submit(GIB)) is JobState.RUNNING, "others start"

@@ -129,6 +129,22 @@ def test_users_and_administrators_see_that_gpus_are_lost(
     server.wait_end(job)
 
 
+def test_a_job_that_fails_on_a_faulty_gpu_runs_again_on_another(
+    server: DaemonHome, nvml_driver: Nvml
+) -> None:
+    server.start()
+    server.file("once.sh", "until [ -e go ]; do sleep 0.05; done\n[ $RADRM_ATTEMPT = 2 ]\n")
+    job = server.submit("--gpu-memory=1G", "--", "bash", "once.sh")
+    assert server.wait_state(job, "RUNNING")["devices"] == [FIRST]
+    nvml_driver.xid(FIRST, 79)
+    wait_until(lambda: "Xid 79" in (server.job(job)["reason"] or ""))
+    let_go(server)
+    assert "Xid 79" in server.wait_state(job, "PENDING")["reason"]
+    server.radrm("release", str(job))
+    done = server.wait_end(job)
+    assert (done["state"], done["devices"]) == ("COMPLETED", [SECOND])
+
+
 def test_a_named_library_that_cannot_be_used_is_refused(server: DaemonHome) -> None:
     server.environment["RADRM_NVML_LIBRARY"] = "/nowhere/libnvidia-ml.so.1"
     done = server.radrm("daemon")

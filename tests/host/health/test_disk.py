@@ -35,6 +35,10 @@ def test_space(given: dict[str, int], level: str, words: str) -> None:
     judged(checks.space("/not/there/yet", lambda _: disk(**given)), level, words)
 
 
+def test_a_full_disk_is_searched_where_it_is_mounted() -> None:
+    judged(checks.space("/proc/self/fd", lambda _: disk(f_bavail=0)), "fail", "du -xh -d2 /proc |")
+
+
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:40 / /home rw shared:2 master:1 - nfs4 server:/home rw
 31 30 8:2 / /home/local\040disk rw - xfs /dev/sdb rw

@@ -29,7 +29,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
-from radrm.errors import plain
 from radrm.host.attempts.elastic import acting
 from radrm.host.attempts.elastic.names import MOST_BYTES
 from radrm.host.crossings import crossed
@@ -131,7 +130,7 @@ class ElasticFolders:
             pass
         except OSError as error:
             why = found.get("error") or error.strerror
-            log.warning("%s is left: %s; the next daemon tries again", folder, plain(str(why)))
+            log.warning("%s is left: %s; the next daemon tries again", folder, str(why))
 
 
 def clear(folder: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Run each variant with each seed; the results as JSON.
 
-A worker process returns only the metrics of a run, unless the run is drawn.
+A worker process returns only the metrics of a run.
 """
 
 from __future__ import annotations
