@@ -5,6 +5,10 @@ Theory of operation. Invariant: an action is carried out only after its decision
 full disk), later events wait and are not stepped through. The result of an action is a new event;
 it takes the same path, until no event is left.
 
+A start that asks for no action is saved with the next decision, or soon (`START_S`): start.json is
+on disk, and says it again to a daemon that adopts the attempt. A kill meanwhile leaves what one
+before the look at start.json leaves.
+
 Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
 and a client need not wait until it has started. Any other action about such an attempt has the
 launches come first. What ended attempts have left is cleared when there is time (`clear`): no job
@@ -25,6 +29,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from time import monotonic
 from typing import Any
 
 from msgspec import Struct
@@ -113,11 +119,15 @@ log = logging.getLogger("radrm")
 
 RETRY_S = 5.0
 """Real seconds between two tries to write a store that cannot be written."""
+START_S = 0.05
+"""Real seconds after which a start is on disk."""
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
 
 MOST_UNCLEARED = 32
 """So many records of what has ended wait until there is time to clear."""
+CLEARED_AT_ONCE = 8
+"""Records of one turn of the loop: one takes a millisecond."""
 MOST_REFUSED = 256
 """So many kinds of refused proposals are logged."""
 
@@ -133,6 +143,23 @@ class Unsaved(Struct):
     took_s: float = 0.0
     """Real seconds of steps and tries to save so far, without the pauses between them."""
     logged: bool = False
+
+    @property
+    def may_wait(self) -> bool:
+        """True for starts for which nothing is to be done."""
+        if self.submissions or self.edits or self.runs:
+            return False
+        starts = all(isinstance(event, ev.AttemptStarted) for event in self.events)
+        return starts and not any(decision.actions for decision in self.decisions)
+
+    def add(self, later: Unsaved) -> None:
+        """Let what was decided later be saved together with this."""
+        self.events += later.events
+        self.decisions += later.decisions
+        self.submissions += later.submissions
+        self.edits += later.edits
+        self.runs += later.runs
+        self.took_s += later.took_s
 
 
 class Decisions:
@@ -154,6 +181,9 @@ class Decisions:
         self._submissions: list[Submission] = []
         self._edits: list[tuple[int, dict[str, Any]]] = []
         self._unsaved: Unsaved | None = None
+        self._starts: Unsaved | None = None
+        """Those that wait for the next decision."""
+        self._starts_due_s = inf
         self._launches: list[act.Launch] = []
         """Those that are saved, and wait for `launch`."""
         self._ended: list[Attempt | Job] = []
@@ -203,7 +233,27 @@ class Decisions:
         now = self._scheduler.snapshot
         runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
         took_s = self.counts.tick() - began_s
-        self._unsaved = Unsaved(events, decisions, submissions, edits, runs, took_s)
+        decided = Unsaved(events, decisions, submissions, edits, runs, took_s)
+        waits = decided.may_wait
+        if self._starts is not None:
+            self._starts.add(decided)
+            decided, self._starts = self._starts, None
+        if not waits:
+            self._unsaved = decided
+            return
+        self._starts = decided
+        self._starts_due_s = min(self._starts_due_s, monotonic() + START_S)
+
+    @property
+    def due_in_s(self) -> float:
+        """Real seconds until `save_starts` has something to do."""
+        return max(0.0, self._starts_due_s - monotonic()) if self._starts is not None else inf
+
+    def save_starts(self, due: bool = True) -> None:
+        """Save the starts that wait; `due`: only if it is time."""
+        if self._unsaved is None and self._starts is not None and (self.due_in_s <= 0 or not due):
+            self._unsaved, self._starts = self._starts, None
+            self.commit()
 
     def _log_refusal(self, proposal: Proposal, refusal: Refusal) -> None:
         """Log the first refusal of each kind. `radrm explain` has the others."""
@@ -223,6 +273,7 @@ class Decisions:
             if not self._save(self._unsaved):
                 return False
             saved, self._unsaved = self._unsaved, None
+            self._starts_due_s = inf
             self.counts.note(saved.events, saved.decisions, saved.took_s)
             if saved.logged:
                 self._events.insert(0, self._effects.delayed())
@@ -267,14 +318,12 @@ class Decisions:
         return bool(self._ended)
 
     def clear(self, idle: bool = True) -> None:
-        """Remove what attempts and jobs have left whose end is stored; where there is no time, only
-        much of it."""
-        if not idle and len(self._ended) < MOST_UNCLEARED:
-            return
-        ended, self._ended = self._ended, []
-        for record in ended:
-            self._effects.clear(record)
-        if ended:
+        """Remove what attempts and jobs have left whose end is stored: a few at a time; where there
+        is no time, only of too many."""
+        waiting = self._ended
+        count = min(CLEARED_AT_ONCE, len(waiting) if idle else len(waiting) - MOST_UNCLEARED)
+        for _ in range(count):
+            self._effects.clear(waiting.pop(0))
             crossed("ended attempts cleared")
 
     def _save(self, waiting: Unsaved) -> bool:
@@ -313,6 +362,7 @@ class Decisions:
             if now_s < self._volatile_s:
                 return
             self._volatile_s = now_s + VOLATILE_S
+        self.save_starts(due=now_s is not None)
         if self._unsaved is None:
             with contextlib.suppress(StoreError):  # the next decision that fails is logged
                 self._store.save_volatile()

@@ -267,7 +267,7 @@ class Loop:
         self.parts.attempts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
         self._decisions.launch()
-        self._decisions.clear()
+        self._clear_all()
         self.capping.restore()
         self.parts.attempts.site.elastic.remove_left(self.launcher.live)
         crossed("left folders removed")
@@ -280,9 +280,13 @@ class Loop:
             manager.alive(self._status)
             self._gather()
             self._decisions.clear(idle)
-        self._decisions.clear()
+        self._clear_all()
         self._monitor.stop()
         self._decisions.save_volatile()
+
+    def _clear_all(self) -> None:
+        while self._decisions.uncleared:
+            self._decisions.clear()
 
     def _wait(self) -> bool:
         """Wait until something happens, or the scheduler or a look at the spool is due; False if
@@ -297,6 +301,7 @@ class Loop:
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
             seconds = min(seconds, self.parts.records.retention.due_in_s, self.outbox.due_in_s)
+            seconds = min(seconds, self._decisions.due_in_s)
         seconds = min(seconds, self.parts.spool.refused.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
@@ -354,6 +359,7 @@ class Loop:
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.launch()
+        self._decisions.save_starts()
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
         self.parts.spool.refused.work()
         if not self.unsaved:

@@ -5,7 +5,7 @@ the loader in use ends its epoch, so that the script goes on to its evaluation, 
 more memory than training. A loader that evaluates then gives three batches.
 
 Where batches differ in size (sentences, point clouds), three are not enough. So the loader looks
-through those that follow, and gives the largest for one more step.
+through those that follow. A larger one is given for one more step.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ EVALUATED = 3
 """Batches of an evaluation after the steps."""
 SLOW_S = 3.0
 """A training batch that takes this long is used again for the further steps."""
-SEARCH_S, SEARCHED = 3.0, 2000
-"""How long, and among how many, the largest batch is looked for."""
+SEARCH_S, GLANCE_S, SEARCHED = 3.0, 0.3, 2000
+"""How long a larger batch is looked for where the first differ, and where not; among how many."""
 _DEEPEST, _MOST_PARTS = 4, 10_000
 
 
@@ -68,18 +68,18 @@ class Data:
         latest = self._latest() if self._latest is not None else None
         return latest if latest is not None and latest.trains else None
 
-    def seek_largest(self) -> bool:
-        """Let a further batch be the largest, once, if the batches differ in size."""
+    def seek_larger(self) -> bool:
+        """Let a larger batch be the next one, if there is one. It is looked for once."""
         latest = self._training()
-        if self._sought or latest is None or not latest.differ:
+        if self._sought or latest is None:
             return False
-        latest.seeks = self._sought = True
-        return True
-
-    def found(self, number: int) -> None:
-        self._script.guesses.append(
-            f"batches: they differ in size; the largest of {number} was used"
-        )
+        self._sought = True
+        number = latest.look()
+        if number:
+            self._script.guesses.append(
+                f"batches: they differ in size; the largest of {number} was used"
+            )
+        return number > 0
 
     def end_epoch(self) -> bool:
         """End the epoch of the loader that trains. False: no loader does."""
@@ -105,8 +105,7 @@ class Batches:
         self._data, self._real = data, real
         self._taken, self._passes = 0, data.passes
         self._kept: Any = None
-        self._sizes: list[int] = []
-        self.seeks = False
+        self._sizes: set[int] = set()
 
     @property
     def trains(self) -> bool:
@@ -123,41 +122,35 @@ class Batches:
         if self._data.over and (self.trains or self._taken >= EVALUATED):
             raise StopIteration
         self._data.took(self)
-        if self.seeks:
-            batch = self._largest()
-        elif self._kept is not None:
-            self._data.repeated()
+        if self._kept is not None:
             batch = self._kept
         else:
             started = time.monotonic()
             batch = next(self._real)
             if self.trains and time.monotonic() - started > SLOW_S:
                 self._kept = batch
-        if len(self._sizes) < SEARCHED:
-            self._sizes.append(_size(batch))
+                self._data.repeated()
+            self._sizes.add(_size(batch))
         self._taken += 1
         return batch
 
-    @property
-    def differ(self) -> bool:
-        """Return whether the batches so far differ in size."""
-        return len(set(self._sizes)) > 1
-
-    def _largest(self) -> Any:
-        """Return the largest batch of those that follow. Raises `StopIteration`: none does."""
-        self.seeks = False
-        until = time.monotonic() + SEARCH_S
-        best = next(self._real)
-        most, number = _size(best), self._taken + 1
-        for batch in self._real:
-            number += 1
-            size = _size(batch)
-            if size > most:
-                best, most = batch, size
-            if time.monotonic() > until or number >= SEARCHED:
+    def look(self) -> int:
+        """Keep the largest of the batches that follow, if it is larger than those before it.
+        Return the number of those seen; 0: none is larger."""
+        if self._kept is not None:  # they take long
+            return 0
+        until = time.monotonic() + (SEARCH_S if len(self._sizes) > 1 else GLANCE_S)
+        most, number, best = max(self._sizes), self._taken, None
+        while number < SEARCHED and time.monotonic() < until:
+            try:
+                batch = next(self._real)
+            except StopIteration:
                 break
-        self._data.found(number)
-        return best
+            number += 1
+            if _size(batch) > most:
+                best, most = batch, _size(batch)
+        self._kept = best
+        return 0 if best is None else number
 
     next = __next__
 

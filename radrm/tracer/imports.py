@@ -1,14 +1,18 @@
 """Run functions when a module is imported for the first time.
 
 A traced program must not pay for what it does not use. So nothing here imports a library: a
-finder waits until the program does, and then lets the tracer prepare it.
+finder waits until the program does, and then lets the tracer prepare it. And it can leave out
+what a package does at its import until something is asked of it (`Imports.defer`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.machinery
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,7 +44,39 @@ class Imports:
         """Call `hook()` when the import of `name` begins; there must be a hook after it."""
         self._before[name] = hook
 
+    def defer(self, name: str, alone: tuple[str, ...], known: dict[str, Any]) -> None:
+        """Run the package `name` only when something of it is used: an attribute but `known` ones,
+        or a submodule but those of `alone`. These are imported now. No effect if it has run, or if
+        they cannot be imported by themselves."""
+        parent, _, last = name.rpartition(".")
+        if name in sys.modules or parent not in sys.modules:
+            return
+        spec = self._found(name, getattr(sys.modules[parent], "__path__", None), None)
+        loader = getattr(spec, "loader", None)
+        if loader is None:
+            return
+        module = _Deferred(name)
+        module.__spec__, module.__loader__, module.__package__ = spec, loader, name
+        module.__path__, module.__file__ = list(spec.submodule_search_locations or ()), spec.origin
+        module.alone = alone
+        module.__dict__.update(known)
+        sys.modules[name] = module
+        setattr(sys.modules[parent], last, module)
+        try:
+            for each in alone:
+                importlib.import_module(f"{name}.{each}")
+        except Exception:  # another version of it: what it has imported so far may be half of it
+            for each in [each for each in sys.modules if f"{each}.".startswith(f"{name}.")]:
+                del sys.modules[each]
+            delattr(sys.modules[parent], last)
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        package, _, last = name.rpartition(".")
+        parent = sys.modules.get(package)
+        if type(parent) is _Deferred and last not in parent.alone:
+            parent.run()
+            if name in sys.modules:  # the package has imported it itself
+                return _Imported(sys.modules[name]).spec
         if name not in self._hooks or name in self._searching:
             return None
         self._searching.add(name)
@@ -73,6 +109,39 @@ class Imports:
         execute(module)
         for hook in self._hooks.pop(name, ()):
             hook(module)
+
+
+class _Deferred(types.ModuleType):
+    """A package that has not run."""
+
+    alone: tuple[str, ...]
+
+    def run(self) -> None:
+        self.__class__ = types.ModuleType
+        del self.__dict__["alone"]
+        self.__loader__.exec_module(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self.alone:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        self.run()
+        return getattr(self, name)
+
+
+class _Imported:
+    """The loader of a module that is there already. Python takes the module's own `spec`."""
+
+    def __init__(self, module: Any) -> None:
+        self._module, self._own = module, module.__spec__
+        self.spec = module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, self)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._module
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__ = self._own
 
 
 @contextlib.contextmanager

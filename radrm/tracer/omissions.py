@@ -1,4 +1,4 @@
-"""What a trace leaves out: compilation, checkpoints on disk, loggers, CUDA graphs.
+"""What a trace leaves out: compilation, checkpoints on disk, loggers.
 
 None of them changes what a training step keeps on the GPU, except compilation, which mostly
 needs less. The noun for each is shown to the user.
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from devices import CUDA
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
 
 _torch: Any = torch
@@ -26,9 +27,9 @@ _WRITERS = {
 def begin(script: Any) -> None:
     _compilation(script)
     _Checkpoints(script).begin()
-    _graphs(script)
     _profiling()
     script.imports.after("safetensors.torch", lambda found: _unwritten(script, found))
+    script.imports.after("torchvision.ops.boxes", lambda found: _boxes(script, found))
     # A check of values that are made up would refuse them.
     script.imports.after(
         "torch.distributions.distribution",
@@ -36,6 +37,19 @@ def begin(script: Any) -> None:
     )
     for module, name in _WRITERS.items():
         script.imports.after(module, lambda found, name=name: _quiet(script, found, name))
+
+
+def _boxes(script: Any, module: Any) -> None:
+    """Let a choice of boxes keep all of them, the most that it can."""
+    real = module.nms
+
+    def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
+        if not isinstance(boxes, FakeTensor):
+            return real(boxes, scores, iou_threshold)
+        script.watch.guesses.add("how many boxes are kept")
+        return torch.empty_like(scores, dtype=torch.long)
+
+    module.nms = nms
 
 
 def _compilation(script: Any) -> None:
@@ -117,47 +131,6 @@ def _quiet(script: Any, module: Any, name: str) -> None:
 def _unwritten(script: Any, module: Any) -> None:
     for name in ("save_file", "save_model"):
         setattr(module, name, lambda *_, **__: script.skip("checkpoints"))
-
-
-def _graphs(script: Any) -> None:
-    """Run what a CUDA graph would record once. Its replays do nothing."""
-
-    class Graph:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            script.skip("CUDA graphs")
-
-        def capture_begin(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def capture_end(self) -> None:
-            pass
-
-        def replay(self) -> None:
-            script.steps.replayed()
-
-        def reset(self) -> None:
-            pass
-
-        def pool(self) -> tuple[int, int]:
-            return (0, 0)
-
-    class Capture:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *_: Any) -> None:
-            pass
-
-    def callables(functions: Any, *_: Any, **__: Any) -> Any:
-        script.skip("CUDA graphs")
-        return functions
-
-    cuda: Any = torch.cuda
-    cuda.CUDAGraph, cuda.graph, cuda.make_graphed_callables = Graph, Capture, callables
-    cuda.graph_pool_handle = lambda: (0, 0)
 
 
 def _profiling() -> None:

@@ -6,6 +6,8 @@ comes with the first call.
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Any
 
 import lines
@@ -13,7 +15,12 @@ import lines
 FSDP, DEEPSPEED = "FSDP", "DeepSpeed"
 _FLASH, _QUANTISED, _APEX = "flash_attn's CUDA kernels", "quantised weights", "apex's CUDA kernels"
 
+_GRAPHS = dict.fromkeys(("CUDAGraph", "graph", "make_graphed_callables"), "CUDA graphs")
+"""Their memory is a pool of its own, beside that of the steps before."""
+
 REFUSED = {
+    "torch.cuda": _GRAPHS,
+    "torch.cuda.graphs": _GRAPHS,
     "torch.distributed.fsdp": {
         "FullyShardedDataParallel.__init__": FSDP, "fully_shard": FSDP,
     },
@@ -66,7 +73,23 @@ REFUSED = {
 """The functions that are refused, by the module that has them, with their name for the user."""
 
 
+_MAY_CAPTURE = re.compile(rb"CUDAGraph\(|cuda\.graph\(|make_graphed_callables\(")
+_MOST_TEXT = 1 << 20
+CAPTURED = 12
+"""Steps until a program that may capture a graph would have begun with it."""
+
+
+def _may_capture() -> bool:
+    try:
+        with open(sys.modules["__main__"].__file__ or "", "rb") as file:
+            return _MAY_CAPTURE.search(file.read(_MOST_TEXT)) is not None
+    except (OSError, KeyError, AttributeError, TypeError):
+        return False
+
+
 def begin(script: Any) -> None:
+    if _may_capture():
+        script.steps.least = CAPTURED
     for module, functions in REFUSED.items():
         script.imports.after(
             module, lambda found, functions=functions: _refuse(script, found, functions)
@@ -77,8 +100,12 @@ def _refuse(script: Any, module: Any, functions: dict[str, str]) -> None:
     for path, name in functions.items():
         holder, _, last = path.rpartition(".")
         owner = getattr(module, holder, None) if holder else module
-        if owner is not None and hasattr(owner, last):
-            setattr(owner, last, _refused(script, name))
+        there = getattr(owner, last, None)
+        refused = _refused(script, name)
+        if isinstance(there, type):  # it stays a class, for annotations
+            setattr(owner, last, type(last, (), {"__init__": refused}))
+        elif there is not None:
+            setattr(owner, last, refused)
 
 
 def _refused(script: Any, name: str) -> Any:

@@ -53,6 +53,8 @@ def begin(imports: Any, program: Any) -> None:
         pretend.answers(gpus)
         return
     folder = os.environ["RADRM_TRACE_FOLDER"]
+    # Fake tensors read its settings, and nothing else of the compiler.
+    imports.defer("torch._dynamo", ("config",), {"graph_break": lambda *_, **__: None})
     Script(imports, program.name, folder, program.until, gpus).begin()
 
 
@@ -148,7 +150,7 @@ class Script:
 
     def enough(self, reason: str) -> None:
         """Enough steps have been seen: let the script evaluate, if a loader's epoch ends now."""
-        if not self._after and self.data.seek_largest():
+        if not self._after and self.data.seek_larger():
             return
         if self._after or not self.data.end_epoch():
             self.finish(self._after or reason)

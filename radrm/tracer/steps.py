@@ -54,10 +54,12 @@ class Steps:
         self._usual: tuple[int, int] | None = None
         """What the step before `TRIED` needed, and the bytes that it copied to the GPU."""
         self._doubted = False
+        self.least = ENOUGH
+        """Steps of one optimizer at least."""
         self.backward = self._since_step = 0
         self.shortened = False
         self._autocast: str | None = None
-        self._stepping = False
+        self._stepping = self._passing = False
         self.cpu_steps = 0
 
     # ------------------------------------------------------------------ results
@@ -108,8 +110,13 @@ class Steps:
         backward = torch.autograd.backward
 
         def passed(*args: Any, **kwargs: Any) -> Any:
-            result = backward(*args, **kwargs)
-            self._passed()
+            inner, self._passing = self._passing, True
+            try:
+                result = backward(*args, **kwargs)
+            finally:
+                self._passing = inner
+            if not inner:  # checkpoints make passes of their own inside of one
+                self._passed()
             return result
 
         torch.autograd.backward = passed
@@ -153,6 +160,7 @@ class Steps:
         seen = self._seen.get(id(optimizer))
         if seen is None:
             seen = self._seen[id(optimizer)] = _Optimizer(optimizer)
+            self._watch.allocate(_later(optimizer))
         seen.stepped(optimizer)
         self._since_step = 0
         self.mark(f"optimizer {seen.steps}")
@@ -187,7 +195,7 @@ class Steps:
 
     def _all_seen(self) -> bool:
         counts = self.counts
-        if self._doubted or max(counts) < ENOUGH:
+        if self._doubted or max(counts) < self.least:
             return False
         if min(counts) < EACH and sum(counts) < OTHERS:
             return False
@@ -213,11 +221,6 @@ class Steps:
                 self._enough("backward passes")
         elif self._since_step >= PASSES or (self._since_step >= WITHOUT_OPTIMIZER and self._slow()):
             self._step_all(waiting)
-
-    def replayed(self) -> None:
-        """Count the replay of a CUDA graph as a backward pass; the first run was real."""
-        if self.backward:
-            self._passed()
 
     def _step_all(self, optimizers: list[Any]) -> None:
         """Make the step that the script would make after many more passes."""
@@ -254,6 +257,15 @@ class _Optimizer:
             for value in state.values()
             if _on_gpu(value)
         )
+
+
+def _later(optimizer: Any) -> int:
+    """Return the bytes of a state that grows after the traced steps: L-BFGS keeps two vectors of
+    each but the last."""
+    if not isinstance(optimizer, torch.optim.LBFGS):
+        return 0
+    kept: int = 2 * max(optimizer.param_groups[0]["history_size"] - ENOUGH + 1, 0)
+    return kept * sum(_size(w) for group in optimizer.param_groups for w in group["params"])
 
 
 def follow(optimizer: Any) -> None:

@@ -16,7 +16,13 @@ from radrm.core.decision import Decision
 from radrm.core.proposals import Preempt
 from radrm.core.records import Job, Placement, Share
 from radrm.core.words import Collocation, JobState, Resizing
-from radrm.daemon.decisions import MOST_REFUSED, Decisions, Unsaved
+from radrm.daemon.decisions import (
+    CLEARED_AT_ONCE,
+    MOST_REFUSED,
+    MOST_UNCLEARED,
+    Decisions,
+    Unsaved,
+)
 from radrm.daemon.effects import Effects
 from radrm.daemon.launches import cpus_of, memory_of, weight_of
 from radrm.daemon.launching import client_environment
@@ -219,6 +225,55 @@ def test_what_is_saved_is_launched_after_the_answers() -> None:
     decisions.launch()
     decisions.launch()
     assert done == ["EstimateJob", "Launch"]
+
+
+def test_a_start_is_saved_with_what_follows() -> None:
+    world, job, launch = launched()
+    decisions = decisions_of(world, effects_of(world))
+    decisions.commit()
+    save = decisions._store.save
+    start = ev.AttemptStarted(at=world.now, job_id=job.id, serial=launch.serial, happened=world.now)
+    save.reset_mock()
+    decisions.process([start])
+    assert world.scheduler.state.jobs[job.id].state is JobState.RUNNING
+    assert not save.called and not decisions.unsaved and 0 < decisions.due_in_s < 1
+    decisions.save_starts()
+    assert not save.called, "it is not due"
+    end = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
+    decisions.process([end])
+    (saved,) = [each.args[0] for each in save.call_args_list]
+    states = [record.state for each in saved for record in each.changed if isinstance(record, Job)]
+    assert states == [JobState.RUNNING, JobState.FAILED], "in one transaction, in order"
+    assert decisions.due_in_s == inf
+
+
+@pytest.mark.parametrize("by", ["time", "the daemon's end"])
+def test_a_start_that_nothing_follows_is_saved(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, job, launch = launched()
+    decisions = decisions_of(world, effects_of(world))
+    decisions.commit()
+    save = decisions._store.save
+    save.reset_mock()
+    start = ev.AttemptStarted(at=world.now, job_id=job.id, serial=launch.serial, happened=world.now)
+    decisions.process([start])
+    if by == "time":
+        monkeypatch.setattr("radrm.daemon.decisions.monotonic", lambda: inf)
+        decisions.save_starts()
+    else:
+        decisions.save_volatile()
+    save.assert_called_once()
+
+
+def test_what_has_ended_is_cleared_a_few_at_a_time() -> None:
+    world, _, _ = launched()
+    decisions = decisions_of(world, Mock())
+    decisions._ended = list(range(MOST_UNCLEARED + 3))
+    left = []
+    for idle in (False, False, True, True):
+        decisions.clear(idle)
+        left.append(len(decisions._ended))
+    few = CLEARED_AT_ONCE
+    assert left == [MOST_UNCLEARED, MOST_UNCLEARED, MOST_UNCLEARED - few, MOST_UNCLEARED - 2 * few]
 
 
 def test_devices_are_read_while_the_end_of_their_job_is_saved() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils import checkpoint as checkpoints
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 WIDTH, CLASSES = 2048, 10
@@ -558,6 +559,42 @@ def growing() -> None:
         print(float(loss))
         if number == 1:
             kept.append(torch.zeros(WIDTH, WIDTH, device="cuda"))
+
+
+def checkpointed() -> None:
+    """Each of many blocks makes a backward pass inside of that of the model."""
+    model = net().cuda()
+    blocks = [nn.Linear(16, 16).cuda() for _ in range(20)]
+    optimizer = torch.optim.SGD([p for each in (model, *blocks) for p in each.parameters()], lr=0.1)
+    for _ in range(20):
+        x = torch.randn(8, 16, device="cuda", requires_grad=True)
+        for block in blocks:
+            x = checkpoints.checkpoint(block, x, use_reentrant=True)
+        model(x.repeat(1, WIDTH // 16)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def curved() -> None:
+    """An optimizer that keeps two more vectors of each step, up to four steps."""
+    model = net().cuda()
+    optimizer = torch.optim.LBFGS(model.parameters(), history_size=4, max_iter=1)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, WIDTH, device="cuda")).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(9):
+        optimizer.step(closure)
+
+
+def graphed() -> None:
+    assert isinstance(torch.cuda.CUDAGraph, type), "it can be in annotations"
+    model = net().cuda()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
 
 
 def sentences() -> None:

@@ -46,6 +46,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "indexed": (2, {}),
     "inference_mode": (2, {}),
     "generated": (2, {}),
+    "checkpointed": (2, {"steps": [3]}),
     "new_tensors": (2, {}),
     "policy": (2, {}),
     "moved_by_threads": (2, {}),
@@ -64,6 +65,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "by_hand": (3, {"steps": [], "reason": "backward passes"}),
     "amp": (2.5, {"precision": "amp"}),
     "accumulation": (4, {"steps": [1], "reason": "backward passes", "optimizer_bytes": WEIGHTS}),
+    "curved": (13, {"optimizer": "lbfgs"}),
     "growing": (3, {"steps": [4]}),
     # weights and the batch, its first activation and two gradients
     "sentences": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
@@ -86,6 +88,7 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "branch_on_a_guess": ("branch on a value computed on the GPU", True),
     "branch_on_an_item": ("branch on a value computed on the GPU", True),
     "branch_on_a_float": ("branch on a value computed on the GPU", True),
+    "graphed": ("CUDA graphs", True),
     "sharded": ("FSDP", True),
     "spread": ("several GPUs in one process", True),
     "endless": ("made 1 of 2 steps", False),
@@ -272,6 +275,56 @@ def test_functions_run_after_an_import_and_only_once(tmp_path: Path) -> None:
     )
     done = run(tmp_path, "asking.py", str(TRACER))
     assert done.stdout.split("\n")[:3] == ["before", "after 1", "late 1"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("use", "runs"),
+    [
+        ("import outer.inner.light; from outer.inner import light", False),
+        ("import outer.inner; assert outer.inner.known == 1", False),
+        ("import outer.inner; assert outer.inner.made == 2", True),
+        ("from outer.inner import made", True),
+        ("import outer.inner.heavy; assert outer.inner.heavy.here == 3", True),
+        ("from outer.inner.own import here; assert here == 4", True),
+    ],
+)
+def test_a_deferred_package_runs_once_it_is_used(tmp_path: Path, use: str, runs: bool) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (inner.parent / "__init__.py").write_text("")
+    (inner / "__init__.py").write_text(
+        "print('runs'); made = 2; known = 5\nfrom . import heavy\nfrom outer.inner import light\n"
+    )
+    for name, text in (("light", ""), ("heavy", "here = 3"), ("own", "here = 4")):
+        (inner / f"{name}.py").write_text(f"print('{name}')\n{text}\n")
+    (tmp_path / "deferring.py").write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import imports, outer; sys.path.pop(0)\n"
+        "found = imports.Imports(); found.begin()\n"
+        "found.defer('outer.inner', ('light',), {'known': 1}); print('begins')\n"
+        f"{use}\nprint('ends')\n"
+    )
+    done = run(tmp_path, "deferring.py", str(TRACER))
+    said = done.stdout.split()
+    assert said[-1] == "ends" and said.count("runs") == runs, done.stderr
+    assert said[:2] == ["light", "begins"] and len(said) == len(set(said)), "none runs twice"
+
+
+def test_a_package_whose_part_cannot_be_imported_alone_is_not_deferred(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (inner.parent / "__init__.py").write_text("")
+    (inner / "__init__.py").write_text("ready = 1\nfrom . import light\nassert light.made\n")
+    (inner / "light.py").write_text("from outer.inner import ready, light\nmade = ready\n")
+    (tmp_path / "deferring.py").write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import imports, outer; sys.path.pop(0)\n"
+        "found = imports.Imports(); found.begin()\n"
+        "found.defer('outer.inner', ('light',), {})\n"
+        "from outer.inner.light import made; print(made)\n"
+    )
+    done = run(tmp_path, "deferring.py", str(TRACER))
+    assert done.stdout == "1\n", done.stderr
 
 
 def test_a_script_is_traced_through_the_site_folder(tmp_path: Path, documents: Any) -> None:

@@ -14,7 +14,6 @@ The files, in the order in which they may import one another:
     saved         what a job has proven to have saved
     runner        the small program that runs one attempt and outlives the daemon
     start_runner  where the process of a runner begins
-    fork_messages the messages between a daemon and its forker
     forker        the process that has imported what a runner needs, and forks one per attempt
     forking       the daemon's side of it
     evidence      what an attempt's folder proves

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from radrm.host.attempts.job_process import TRY_LATER
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import MOST_CPUS, listed
-from radrm.host.processes.identity import Identity, identify
+from radrm.host.processes.identity import Identity, boot_id, identify, open_pidfd
 
 _READING_S = 10.0
 """Real seconds for reading what jobs have saved."""
@@ -135,6 +136,32 @@ class Lost(Struct, frozen=True):
     began: bool
     started: Started | None
     outer: OuterEnd | None = None
+
+
+class State(Enum):
+    """Of an attempt on this host: `folder` has what proves each."""
+
+    VOID = "void"
+    LAUNCHED = "launched"
+    STARTED = "started"
+    ORPHANED = "orphaned"
+    STUCK = "stuck"
+    ENDED = "ended"
+    LOST = "lost"
+
+
+class Found(Struct, frozen=True):
+    """The state in which a daemon finds an attempt that it did not launch.
+
+    `runner` is None where no record says who it is. `pidfd`, of who runs the attempt (its runner or
+    its step), is the receiver's; None: it is dead.
+    """
+
+    state: State
+    runner: Identity | None = None
+    pidfd: int | None = None
+    started: Started | None = None
+    ended: Ended | None = None
 
 
 class Evidence:
@@ -244,6 +271,29 @@ class Evidence:
             if time.monotonic() > deadline:
                 raise self._unsettled("its runner does not say who it is")
             time.sleep(0.001)
+
+    def found(self, step: Identity | None) -> Found:
+        """The state of the attempt, from what proves it; `step` is what runs it, if not its runner.
+
+        Where no runner has the claim, this takes it. Raises `StoreError` when that cannot be
+        settled now.
+        """
+        if not self.is_there:
+            return Found(State.VOID)
+        if (ended := self.ended()) is not None:
+            return Found(State.ENDED, ended=ended)
+        runner = self.runner()
+        if isinstance(runner, Void):
+            return Found(State.VOID)
+        who = runner if step is None else step
+        if who is not None and who.boot_id != boot_id():
+            return Found(State.LOST, runner)
+        pidfd = None if who is None else open_pidfd(who)
+        if pidfd is None and (ended := self.ended()) is not None:  # its runner's last word
+            return Found(State.ENDED, runner, ended=ended)
+        started = self.started()
+        state = State.LAUNCHED if started is None else State.STARTED
+        return Found(State.ORPHANED if pidfd is None else state, runner, pidfd, started)
 
     def read_saved(self, seconds: float) -> Saved | None:
         """Read, as its user, what the job has saved; None if that takes more real seconds."""

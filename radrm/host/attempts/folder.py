@@ -17,25 +17,26 @@ back the claim only, and then no process lives that held it.
                   failure comes before both, the attempt is lost as if that had come while it ran
 
 Without start.json nothing of the job ever ran, and with exit.json nothing of it runs any
-more. So an attempt is, on this host, in one of these states, and never in an earlier one again:
+more. So an attempt is, on this host, in one of these states (`evidence.State`), and never in an
+earlier one again:
 
     state     proof                          a daemon that finds it              next
-    drafted   launch.json                    takes the claim: it is void         claimed, void
-    void      the claim is the daemon's, or  `Void`: nothing ever ran, and the
+    VOID      the claim is the daemon's, or  `Void`: nothing ever ran, and the
               names nobody, its lock free    runner, if it comes, stands down
-    claimed   the claim is a runner's, that  `Running`, not started              started, ended,
-              lives                                                              orphaned
-    started   start.json, its runner lives   `Running`                           ended, orphaned
-    orphaned  the same, its runner is dead   kills what is left of it            lost
-    ended     exit.json                      `Ended`
-    lost      none: nothing is left of an    `Lost`
+    LAUNCHED  the claim is a runner's, that  `Running`, not started              STARTED, ENDED,
+              lives                                                              ORPHANED
+    STARTED   start.json, its runner lives   `Running`                           ENDED, ORPHANED
+    ORPHANED  its runner is dead             kills what is left of it            LOST, STUCK
+    STUCK     something outlived the KILL    `Running`                           ORPHANED
+    ENDED     exit.json                      `Ended`
+    LOST      none: nothing is left of an    `Lost`
               orphan, or the server went down
 
-No folder is void, too. A damaged start.json counts as one that is there, a damaged exit.json as
+No folder is VOID, too, and so is one with launch.json alone: who finds it takes the claim. A
+damaged start.json counts as one that is there, a damaged exit.json as
 none. While a runner waits for what the main process has left, and ends it, the attempt is started:
 how the main process ended is in the runner's memory alone, and is lost with it. What a step runs
-(`waiting`) is ended only with the step's last word, or without the step. `live` has what a daemon
-knows beyond this.
+(`waiting`) is ended only with the step's last word, or without the step.
 
 The runner imports this file before it starts a job, so it imports only what Python has loaded
 anyway.

@@ -3,9 +3,10 @@
     python -I -S forker.py ATTEMPTS
 
 Theory of operation. A new interpreter costs tens of milliseconds, a fork some. The daemon starts
-this process (`forking.py`), whose standard input is their socket. A message there asks for one
-runner, and brings the descriptors that it gets; the answer brings a descriptor of its process. That
-is opened before the runner can be reaped, so no other process can have its pid.
+this process (`forking.py`), whose standard input is their socket. A message there, a JSON object
+with descriptors, asks for one runner: with its `folder`, its `token`, whether it is `gated`, its
+standard output and its gate. The answer has its `pid` and `start_ticks`, and a pidfd, opened before
+the runner can be reaped, so no other process can have its pid; or `errno`, if there can be none.
 
 A runner is forked before it is asked for, if there is time (`SPARE_AFTER_S`): this *spare* waits
 for the message, which the forker passes on to it. It holds nothing of any job, and ends with the
@@ -27,9 +28,11 @@ nothing of a user. It blocks all signals: KILL ends it, and nobody loses by that
 
 from __future__ import annotations
 
+import array
 import contextlib
 import fcntl
 import gc
+import json
 import os
 import select
 import signal
@@ -48,7 +51,6 @@ from radrm.host.attempts import (
     runner,
     start_runner,
 )
-from radrm.host.attempts.fork_messages import READY, STALE, receive, send
 from radrm.host.crossings import crossed
 from radrm.host.processes.calls import library
 from radrm.host.processes.identity import boot_id
@@ -64,11 +66,16 @@ IMPORTED = (containers, engines, leftovers, redirected, runner)
 """What each runner imports when its job has begun. The watcher of logs, which few jobs need, would
 double what is copied for each fork."""
 NAME = "radrm-forker"
-SPARE_AFTER_S = 0.01
+SPARE_AFTER_S = 0.002
 """Real seconds without a request after which a spare is forked: no start waits for that."""
 _RUNNER_NAME = "radrm-runner"
 _ABOVE = 16
 """Numbers of descriptors that no runner gets begin here."""
+READY, STALE = {"ready": True}, {"stale": True}
+"""Its first message, and its last one."""
+MOST_FDS = 2
+_LONGEST = 1 << 16
+_SPACE = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
 
 
 def main(attempts: str, run: Callable[[str], int] = start_runner.main) -> int:
@@ -289,6 +296,25 @@ def close_from(first: int, kept: int = -1) -> None:
                 os.close(fd)
         except OSError:
             pass
+
+
+def send(to: socket.socket, words: dict[str, Any], fds: list[int]) -> None:
+    """Send one message. Raises `OSError`; EMSGSIZE for one that is too long."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    to.sendmsg([json.dumps(words).encode()], rights)
+
+
+def receive(by: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Receive one message with its descriptors; None: the other end is closed. Raises `OSError`."""
+    data, rights, flags, _ = by.recvmsg(_LONGEST, _SPACE, socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for level, kind, raw in rights:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
+    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        # A process that may open no more files gets no descriptor.
+        return {"errno": 24}, list(fds)
+    return (json.loads(data) if data else None), list(fds)
 
 
 if __name__ == "__main__":

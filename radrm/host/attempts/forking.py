@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import Struct
 
 from radrm.host.attempts import forker
-from radrm.host.attempts.fork_messages import READY, receive, send
+from radrm.host.attempts.forker import READY, receive, send
 from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.processes.naming import ROOM

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from radrm.host.attempts.folder import Fields
 
 _DEFAULT_INTERPRETER = ["/bin/sh"]
+_BLANKS = re.compile("[ \t]+")
 _NOT_STARTED = 125
 NO_PROGRAM, CANNOT_RUN = 127, 126
 """The exit codes of shells for a command that they cannot run."""
@@ -32,7 +33,8 @@ TRY_LATER = os.EX_TEMPFAIL
 
 LOGS_BEGIN = b"logs begin at "
 _MOST_OUTPUT = 8192
-_SIGNALS = signal.valid_signals()
+_IGNORED = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
+"""By Python, or since before this process began. A runner ignores no others."""
 
 
 class CannotStart(Exception):
@@ -58,7 +60,7 @@ def interpreter_of(script: str) -> list[str]:
     """What runs a script: its first line as the kernel reads it, where all that follows
     the program is one argument; `/bin/sh` when the line names none."""
     line = script.partition("\n")[0]
-    words = re.split("[ \t]+", line[2:].strip(" \t"), maxsplit=1) if line.startswith("#!") else []
+    words = _BLANKS.split(line[2:].strip(" \t"), maxsplit=1) if line.startswith("#!") else []
     return [word for word in words if word] or _DEFAULT_INTERPRETER
 
 
@@ -169,9 +171,8 @@ def parse_output(output: bytes) -> tuple[dict[str, int], str]:
 
 def reset_signals() -> None:
     """Undo ignored and blocked signals: the job would inherit both. (A handler ends with us.)"""
-    for number in _SIGNALS:
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -30,11 +30,12 @@ from radrm.host.attempts.evidence import (
     Running,
     Saved,
     Started,
+    State,
     Void,
     read_saved,
 )
 from radrm.host.attempts.forking import Forker
-from radrm.host.attempts.live import Ending, Live, State
+from radrm.host.attempts.live import Ending, Live
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -49,7 +50,6 @@ from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
-from radrm.host.processes.identity import boot_id, open_pidfd
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
@@ -146,25 +146,22 @@ class Launcher:
         """
         launch, _ = attempts.read_record(self.folder(serial), attempts.LAUNCH)
         live = self._known(serial, job_id, launch or dict.fromkeys(("token", "cgroup", "uid")))
-        if not live.evidence.is_there:
+        found = live.evidence.found(None if live.step is None else step_of(launch or {}))
+        live.runner, live.pidfd = found.runner, found.pidfd
+        if found.state is State.VOID:
             return Void()
-        if (ended := live.evidence.ended()) is not None:
-            return ended
-        who = live.evidence.runner()
-        if isinstance(who, Void):
-            return who
-        live.runner = who
-        watched = who if live.step is None else step_of(launch or {})
-        if watched is not None and watched.boot_id != boot_id():
+        if found.ended is not None:
+            return found.ended
+        if found.state is State.LOST:
             return live.evidence.lost("the server went down")
-        live.pidfd = open_pidfd(watched) if watched is not None else None
-        if live.pidfd is None and (found := self._conclude(live)) is not None:
-            return found
+        if found.state is State.ORPHANED:
+            live.remains = live.kill_remains()
+            if not live.remains:
+                return live.evidence.lost("its runner was killed")
+        live.start_reported = found.started is not None
         self._live[serial] = live
         self._update_owners()
-        started = live.evidence.started()
-        live.start_reported = started is not None
-        return Running(started)
+        return Running(found.started)
 
     # ---------------------------------------------------------------- waiting
 
@@ -229,14 +226,6 @@ class Launcher:
             live.child = None
         self._retire(live.pidfd)
         live.pidfd = None
-
-    def _conclude(self, live: Live) -> Ended | Lost | None:
-        """The end of an attempt whose runner is dead; None while something of it survives."""
-        ended = live.evidence.ended()
-        if ended is not None:
-            return ended
-        live.remains = live.kill_remains()
-        return None if live.remains else live.evidence.lost("its runner was killed")
 
     @property
     def live(self) -> set[int]:

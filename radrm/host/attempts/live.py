@@ -10,7 +10,7 @@ early. What survives even a KILL is stuck in the kernel; the attempt stays live 
     LAUNCHED   its runner was started, or its step told  start.json is there    STARTED
                                                          its runner is dead     ORPHANED
     STARTED    the core was told of start.json           its runner is dead     ORPHANED
-    ORPHANED   `Ending` kills what is left               nothing of it is left  its end: lost
+    ORPHANED   `Ending` kills what is left               nothing of it is left  its end: LOST
                                                          something is left      STUCK
     STUCK      that outlived the KILL                    one of these is gone   ORPHANED
 
@@ -30,14 +30,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 
 from msgspec import Struct, field
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder, start_runner, waiting
 from radrm.host.attempts.containers import Containers
-from radrm.host.attempts.evidence import Evidence
+from radrm.host.attempts.evidence import Evidence, State
 from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.attempts.waiting import StepEvidence
@@ -47,15 +46,6 @@ from radrm.host.processes.identity import Identity, alive, identify, open_pidfd,
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
 from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
-
-
-class State(Enum):
-    """Of an attempt that has not ended, as far as its launcher knows: see above."""
-
-    LAUNCHED = "launched"
-    STARTED = "started"
-    ORPHANED = "orphaned"
-    STUCK = "stuck"
 
 
 class Ending:
@@ -116,6 +106,7 @@ class Live(Struct):
 
     @property
     def state(self) -> State:
+        """The present state of an attempt that has not ended, as far as its launcher knows."""
         if isinstance(self.remains, Ending):
             return State.ORPHANED
         if self.remains:

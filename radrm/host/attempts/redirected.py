@@ -38,6 +38,7 @@ _TARGET = re.compile(
 _ASSIGNED = re.compile(rf"^[ \t]{{0,40}}(?:export[ \t]{{1,9}})?([A-Za-z_]\w{{0,60}})={_WORD}", re.M)
 _ENTERED = re.compile(rf"^[ \t]{{0,40}}cd[ \t]{{1,9}}{_WORD}", re.M)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60})\}|([A-Za-z_]\w{0,60}))")
+_NOT_PLAIN = re.compile(r"[\0$`*?\n]")
 
 
 def names_in(text: str, environment: dict[str, str]) -> list[str]:
@@ -64,7 +65,7 @@ def _expanded(word: str, known: dict[str, str]) -> str | None:
     text = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], "\0"), word.strip('"'))
     if text.startswith("~/"):
         text = known.get("HOME", "\0") + text[1:]
-    return None if not text or re.search(r"[\0$`*?\n]", text) else text[:4096]
+    return None if not text or _NOT_PLAIN.search(text) else text[:4096]
 
 
 def looks_at_redirected(launch: Fields, began_s: float) -> list[Look]:

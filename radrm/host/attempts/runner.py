@@ -27,6 +27,7 @@ import os
 import signal
 import sys
 import time
+from functools import cache
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
@@ -90,9 +91,10 @@ def main(folder: str) -> int:
     return 0 if written else 1
 
 
+@cache
 def settle() -> bool:
     """Have the signals, descriptors, folder and children of a runner, whatever is inherited; return
-    whether orphans become children of this process."""
+    whether orphans become children of this process. Once: a spare has done it before it begins."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
     reaper = become_subreaper()  # while the kernel still moves us
@@ -455,9 +457,11 @@ class Runner:
             end: Fields = {"never_started": wrong, "shell_code": code}
         else:
             end = {"signal": -code} if code < 0 else {"code": code}
-            looks = tails.looks_at_tails(begins, logs) + looks
             looks += [tails.look_at_room(logs)] if code else []
-            looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
+            # What an exit code 0 may hide is that GPU memory ran out.
+            if code != 0 or self._launch["environment"].get("RADRM_GPUS") != "0":
+                looks = tails.looks_at_tails(begins, logs) + looks
+                looks += self._redirected.looks_at_redirected(self._launch, self._began_s)
         end |= saved.NOTHING | tails.read_as_user(self._launch, looks)
         for log in logs:
             os.close(log)

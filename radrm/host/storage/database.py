@@ -124,18 +124,10 @@ class Database:
 
     # ------------------------------------------------------------- size
 
-    def _pragma(self, name: str) -> int:
-        return int(self.execute(f"PRAGMA {name}").fetchone()[0])
-
-    @property
-    def bytes_in_use(self) -> int:
-        """The file's size without its free pages."""
-        return (self._pragma("page_count") - self.free_pages) * self._pragma("page_size")
-
     @property
     def free_pages(self) -> int:
         """Pages that hold nothing: the next rows use them."""
-        return self._pragma("freelist_count")
+        return int(self.execute("PRAGMA freelist_count").fetchone()[0])
 
     def give_back(self, pages: int) -> None:
         """Cut so many free pages off the file's end. Raises `sqlite3.Error`."""

@@ -21,6 +21,10 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _QUIET = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
     "WANDB_MODE": "disabled", "COMET_MODE": "DISABLED", "NEPTUNE_MODE": "debug",
@@ -76,8 +80,15 @@ def _trace() -> None:
         return run
 
     found.before("torch", before)
+    found.after("torch._compile", _without_compiler)
     for library, file in _LIBRARIES.items():
         found.after(library, begin(file))
+
+
+def _without_compiler(module: "Any") -> None:
+    """Let PyTorch not import its compiler, which takes as long as all else, only to keep its own
+    functions from it."""
+    module._disable_dynamo = lambda fn=None, recursive=True: fn or (lambda real: real)
 
 
 def _files(tracer: str) -> "list[str]":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +13,64 @@ from radrm.core.records import Exit
 from radrm.errors import StoreError
 from radrm.host.attempts import evidence
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
+from radrm.host.attempts.evidence import Ended, Evidence, Lost, Running, Started, State, Void
 from radrm.host.attempts.launcher import Launcher
+from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, identify
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of, write_start
 from tests.host.processes.programs import PYTHON, SLEEP, gone
 from tests.waiting import wait_until
+
+
+@pytest.mark.parametrize(
+    ("records", "its_runner", "state"),
+    [
+        (("launch",), "", State.VOID),
+        (("launch", "daemon"), "", State.VOID),
+        (("launch", "runner"), "lives", State.LAUNCHED),
+        (("launch", "runner"), "is dead", State.ORPHANED),
+        (("launch", "runner", "start"), "lives", State.STARTED),
+        (("launch", "runner", "start"), "is dead", State.ORPHANED),
+        (("launch", "runner", "start"), "ran before the server went down", State.LOST),
+        (("launch", "runner", "start", "exit"), "lives", State.ENDED),
+        (("launch", "runner", "exit"), "is dead", State.ENDED),
+        ((), "", State.VOID),
+    ],
+)
+def test_what_the_records_prove(
+    tmp_path: Path, records: tuple[str, ...], its_runner: str, state: State
+) -> None:
+    folder, me = tmp_path / "7", identify(os.getpid())
+    assert me is not None
+    boot = "another" if "server" in its_runner else me.boot_id
+    runner = Identity(me.pid, me.start_ticks + (its_runner == "is dead"), boot)
+    times = {**attempts.now(), "boot_id": boot}
+    fields = {
+        "start": {
+            "pid": me.pid,
+            "start_ticks": 1,
+            **times,
+            "runner_pid": runner.pid,
+            "runner_start_ticks": runner.start_ticks,
+        },
+        "exit": {**attempts.NO_END, "code": 0, **times},
+    }
+    if records:
+        folder.mkdir()
+    for name in records:
+        if name in ("daemon", "runner"):
+            assert attempts.Claim.take(str(folder), name, runner)
+        elif name != "launch":
+            attempts.write_record(str(folder), f"{name}.json", fields[name])
+    for _ in range(2):  # the same for each daemon
+        found = Evidence(str(folder), Clock()).found(None)
+        assert found.state is state
+        assert (found.pidfd is not None) == (state in (State.LAUNCHED, State.STARTED))
+        assert (found.started is not None) == ("start" in records and state is not State.LOST) or (
+            found.ended is not None
+        )
+        if found.pidfd is not None:
+            os.close(found.pidfd)
 
 
 def test_adopting_one_that_runs(host: Host) -> None:

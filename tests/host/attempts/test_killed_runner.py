@@ -18,9 +18,9 @@ import pytest
 from radrm.core.records import Exit
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import live
-from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
+from radrm.host.attempts.evidence import Ended, Lost, Running, Started, State, Void
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.attempts.live import Live, State
+from radrm.host.attempts.live import Live
 from radrm.host.processes import cgroups
 from radrm.host.processes.procfs import token_of
 from radrm.host.processes.tree import kill_tree

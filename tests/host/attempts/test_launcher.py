@@ -58,10 +58,10 @@ def test_an_end_counts_while_its_runner_still_syncs_the_record(host: Host) -> No
     assert live.announcement is not None
     heard, tell = os.pipe()
     os.dup2(heard, live.announcement)
+    assert daemon.poll(SERIAL) is None
     attempts.write_record(
         str(host.folder), attempts.EXIT, {**attempts.NO_END, "code": 3, **attempts.now()}
     )
-    assert daemon.poll(SERIAL) is None, "nothing is announced"
     os.write(tell, b"\n")
     assert isinstance(next_of(daemon), Ended) and not gone(runner)
     os.kill(runner, signal.SIGUSR2)
@@ -150,7 +150,7 @@ def test_ending_one(
     ended = end_of(daemon)
     assert isinstance(ended, Ended) and ended.exit == Exit(signal=number)
     order(daemon, SERIAL)
-    assert not host.processes()
+    wait_until(lambda: not host.processes())  # its runner ends, too
 
 
 def test_a_job_cannot_hold_its_runner_up(host: Host) -> None:

@@ -45,6 +45,17 @@ def test_it_reads_what_the_attempt_wrote(
     assert kept(attempt, script) == (expected, after)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "code", "is_read"), [("0", 0, False), ("0", 1, True), ("1", 0, True)]
+)
+def test_a_success_without_gpus_hides_nothing(
+    attempt: Attempt, gpus: str, code: int, is_read: bool
+) -> None:
+    environment = {"PATH": os.environ["PATH"], "RADRM_GPUS": gpus}
+    tail, _ = kept(attempt, f"echo out of memory >&2; exit {code}", environment=environment)
+    assert (tail is not None) == is_read
+
+
 def test_a_log_that_is_no_file_has_no_tail(attempt: Attempt) -> None:
     os.mkfifo(attempt.cwd / "pipe")
     reader = os.open(attempt.cwd / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -376,7 +376,7 @@ def test_nothing_has_a_limit_of_zero(site: Site) -> None:
 def test_a_transaction_that_fails_is_synced_again_afterwards(site: Site) -> None:
     with pytest.raises(StoreError), site.store._db.not_synced(), site.store._db.writing("x"):
         raise sqlite3.OperationalError("disk I/O error")
-    assert site.store._db._pragma("synchronous") == 2
+    assert site.store._db.execute("PRAGMA synchronous").fetchone()[0] == 2
 
 
 def test_slurm_may_give_the_number_of_a_job_that_has_gone_again(site: Site) -> None:
