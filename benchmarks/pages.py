@@ -2,16 +2,17 @@
 
     python -m benchmarks.pages [--data FOLDER] [--only WORD] [--write]
 
-This is `make pages`, a part of `make proofs`. Each command prints what it would write. Seconds of a
-processor differ from run to run, and so does what a real daemon meters: these do not count. Pages
-whose data or PyTorch are not there are named and left as they are. In the end
-docs/lab/what-is-true.md must be what `benchmarks.truth` makes of the pages.
+This is `make pages`, a part of `make proofs`. Each command prints what it would write, and its CPU
+seconds are told. Seconds of a processor differ from run to run, and so does what a real daemon
+meters: these do not count. Pages whose data or PyTorch are not there are named and left as they
+are. In the end docs/lab/what-is-true.md must be what `benchmarks.truth` makes of the pages.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import resource
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -82,6 +83,12 @@ def _printed(page: Page, data: Path) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def _children_s() -> float:
+    """Return the CPU seconds of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("--data", type=Path, default=SHARED_DATA, help="the authors' traces")
@@ -98,6 +105,7 @@ def main() -> int:
         ):
             print(f"{name}: left out, it needs {page.needs}", flush=True)
             continue
+        before_s = _children_s()
         found = _printed(page, options.data)
         if options.write:
             path = LAB / f"{page.page}.md"
@@ -106,7 +114,8 @@ def main() -> int:
             else:
                 put_section(path, page.section, found, "")
         why = None if page.measured else difference(page, found)
-        print(f"{name}: {why or 'as its page'}", flush=True)
+        took_s = _children_s() - before_s
+        print(f"{name}: {why or 'as its page'} ({took_s:.0f} CPU seconds)", flush=True)
         wrong += why is not None
     if options.write:
         truth.PAGE.write_text(truth.page())

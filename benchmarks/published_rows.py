@@ -32,8 +32,9 @@ class Pick(Struct, frozen=True):
 class Row(Struct, frozen=True):
     """A published figure, or the ends of a published range.
 
-    `within`: counts may be so far off. `close`: it is no change but a size, such as joules, seconds
-    or an accuracy, of which the policies differ by less than 25 %.
+    `within`: counts may be so far off. `spread` names the standard deviation of our runs, if there
+    is one: a single published run may be two of them off. `close`: it is no change but a size, such
+    as joules, seconds or an accuracy, of which the policies differ by less than 25 %.
     """
 
     source: str
@@ -43,14 +44,17 @@ class Row(Struct, frozen=True):
     word: str | None = None
     within: float = 0.0
     close: bool = False
+    spread: Pick | None = None
 
 
 class Part(Struct, frozen=True):
-    """The rows of one system. `command`: a sentence with the commands that make ours."""
+    """The rows of one system. `command`: a sentence with the commands that make ours. `why`: why
+    rows are missed."""
 
     title: str
     command: str
     rows: tuple[Row, ...]
+    why: str = ""
 
 
 def _row(
@@ -125,16 +129,14 @@ def _specon() -> Iterator[Row]:
         ("6.2.4", "50 mixed jobs, 8 workers", (-7.2, -11.1, 30)),
         ("6.2.2", "20 VAE, one each 50 s", (-14.7, -5.6, 11)),
     ):
+        # The period of the meter is chosen with the first two in view.
+        word = FITTED if name.startswith("20 mixed") else None
         for nth, (what, published) in enumerate(
             zip(("mean (%)", "makespan (%)", "sooner"), figures, strict=True)
         ):
-            yield _row(
-                source,
-                f"{name}: {what}",
-                published,
-                _grown(name, nth),
-                within=1.0 if nth == 2 else 0.0,
-            )
+            pick, within = _grown(name, nth), 1.0 if nth == 2 else 0.0
+            fitted = word if nth < 2 else None
+            yield _row(source, f"{name}: {what}", published, pick, fitted, within=within)
     slower: tuple[tuple[str, int, float | tuple[float, float]], ...] = (
         ("0.05", 20, -1.1),
         ("0.05", 25, -5.2),
@@ -267,7 +269,7 @@ def _nearchus() -> Iterator[Row]:
     run = "40 jobs (B): run time against Optimus"
     yield _row("V-B", "40 jobs (B): run time against Optimus (%)", -24.6, _elastic(run))
     rival = "40 jobs (A): Optimus' queue against FA-BF"
-    yield _row("V-B", f"{rival} (%)", -32.6)
+    yield _row("V-B", f"{rival} (%)", -32.6, _elastic(rival))
     yield _row("V-A", "LSTM: speed against Optimus (%)", 14.4)
     yield _row("V-A", "GPT: speed against Optimus (%)", 55.6)
 
@@ -282,8 +284,9 @@ def _rad(trace: str, row: str, column: str, nth: int) -> Pick:
 
 
 def _deaths(source: str, trace: str, row: str, published: int) -> Row:
-    what = f"{trace}, {row}: deaths"
-    return _row(source, what, published, _rad(trace, row, "OOM", 1), within=1)
+    ours, spread = (_rad(trace, row, "OOM", nth) for nth in (1, 2))
+    what, ends = f"{trace}, {row}: deaths", (float(published),) * 2
+    return Row(source, what, ends, ours, within=1.0, spread=spread)
 
 
 def _radrm() -> Iterator[Row]:
@@ -394,21 +397,68 @@ def _gpu() -> Iterator[Row]:
         yield _row(source, what, published, word="needs a GPU")
 
 
+_FLOWCON_WHY = """\
+*Makespans*: no CPU of the model is idle, so none can fall; that of 5 jobs rises, since LSTM-CFC,
+among the last, is limited to less than the 19 % that it can use. *VAE's part*: a new job would have
+to count as all growth; the independent model then gives MNIST-TF -50 % (5%, 30 s), and the text
+-32. *5 jobs, best*: the same. *Intervals of 40 s and more*: both programs of the printed algorithms
+agree, for all losses that were tried; single published runs of one setting are 7 to 8 points apart
+(10%, 20 s; 5%, 20 s). *10 and 15 jobs*: their work is not published."""
+
+_SPECON_WHY = """\
+Losses and run times are not published, and each published figure is of one run. *30 mixed jobs,
+without*: as published, 30 jobs have hardly more work for a worker than 20. *One each 50 s*: with
+these run times no worker is overloaded, so there is hardly anything to gain. *Intervals*: published
+are -1 to -10 % for settings that do not differ here."""
+
+_ANDREAS_WHY = """\
+The paper names no load, which decides what is saved: ours are at load 0.5."""
+
+_DLROVER_WHY = """\
+*Slow server*: in the model a server with a quarter of its CPUs limits both jobs far more than was
+measured. *Auto-scaling*: what it begins with is not published."""
+
+_NEARCHUS_WHY = """\
+*Speeds*: Optimus as modelled ends with 1 server and 19 workers; where it ended in the paper is not
+printed. *40 jobs, run time*: the lengths of the jobs are not published; ours gains more than was
+published."""
+
+_RADRM_WHY = """\
+*RR*: in the model, deaths follow from which large jobs meet, hardly from chance. *FakeTensor*: not
+explained. *Execution*: 28 of 53 published placements join a GPU that the model shows above its
+limit."""
+
+_MEMNET_WHY = """\
+The thesis's networks are not available, and ours have labels that are modelled, not measured."""
+
+
 PARTS = (
-    Part("FlowCon (Zheng's thesis)", "`python -m benchmarks.flowcon`, *letter*.", (*_flowcon(),)),
-    Part("SpeCon (Zheng's thesis)", "`python -m benchmarks.specon`, *letter*.", (*_specon(),)),
-    Part("ANDREAS", "`make bench-deadlines`, free moves.", (*_andreas(),)),
-    Part("DLRover", "`make bench-elastic`.", (*_dlrover(),)),
-    Part("NEARCHUS", "`make bench-elastic`.", (*_nearchus(),)),
+    Part(
+        "FlowCon (Zheng's thesis)",
+        "`python -m benchmarks.flowcon`, *letter*.",
+        (*_flowcon(),),
+        _FLOWCON_WHY,
+    ),
+    Part(
+        "SpeCon (Zheng's thesis)",
+        "`python -m benchmarks.specon`, *letter*.",
+        (*_specon(),),
+        _SPECON_WHY,
+    ),
+    Part("ANDREAS", "`make bench-deadlines`, free moves.", (*_andreas(),), _ANDREAS_WHY),
+    Part("DLRover", "`make bench-elastic`.", (*_dlrover(),), _DLROVER_WHY),
+    Part("NEARCHUS", "`make bench-elastic`.", (*_nearchus(),), _NEARCHUS_WHY),
     Part(
         "RAD-RM, scheduling",
         "`python -m benchmarks.simulation.reproduction --data FOLDER`, the published loop.",
         (*_radrm(),),
+        _RADRM_WHY,
     ),
     Part(
         "RAD-RM, GPUMemNet",
         "`python -m benchmarks.gpumemnet.train --tables`, `series` and `extremes` beside it.",
         (*_gpumemnet(),),
+        _MEMNET_WHY,
     ),
     Part(
         "RAD-RM, on a GPU",

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from msgspec import Struct
@@ -29,7 +30,7 @@ from radrm.lab.experiments.live.record import Readings, measured, run_of
 from radrm.lab.experiments.simulations.sources import LIFE, with_mix
 from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.metrics import metrics
-from radrm.lab.simulator.run import DeviceRun, Run
+from radrm.lab.simulator.run import DeviceRun, JobRun, Run
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.importers.andreas import Mix, published_mix
 from radrm.lab.simulator.traces.job import TraceJob
@@ -46,13 +47,14 @@ _PROBE_STEPS, _PAUSE_S = 600, 0.2
 
 
 class Chosen(Struct, frozen=True):
-    """What a job got at its first start (`2 x V100`), and its starts: predicted, in the daemon."""
+    """What a job got at its first start (`2 x V100`), and its starts; how late it was: predicted,
+    in the daemon."""
 
     name: str
     due_s: float
     predicted: tuple[str, int]
     got: tuple[str, int]
-    late_s: float
+    late_s: tuple[float, float]
 
 
 class Checked(Struct, frozen=True):
@@ -61,6 +63,8 @@ class Checked(Struct, frozen=True):
     jobs: tuple[Chosen, ...]
     predicted: float
     metered: float
+    load: float
+    """The GPU time that a job needs on a V100, per time between two and GPU, in per cent."""
 
     @property
     def deviation(self) -> float:
@@ -88,8 +92,13 @@ class _Server(DemoServer):
 
 def checked() -> Checked:
     """Run the jobs. It takes half an hour, most of it idle."""
-    config = with_mix(Config(planner=("andreas",), policy="exclusive"))
-    costs = make_costs(config)
+    scenario = Scenario(
+        parse(GPUS),
+        with_mix(Config(planner=("andreas",), policy="exclusive")),
+        known=Known(duration=0.0),
+        life=replace(LIFE, checkpoint_s=0.0, restart_s=0.0),  # free moves, as published
+    )
+    costs = make_costs(scenario.config)
     jobs = [
         replace(
             job,
@@ -98,21 +107,29 @@ def checked() -> Checked:
         )
         for at, job in enumerate(published_mix(Mix(), costs.cost_per_hour).jobs[:JOBS])
     ]
-    scenario = Scenario(parse(GPUS), config, known=Known(duration=0.0), life=LIFE)
     foreseen = simulate(jobs, scenario)
     live, late = _live(jobs, scenario)
     predicted, metered = metrics(foreseen), metrics(live)
     assert predicted.energy_j is not None and metered.energy_j is not None
     return Checked(
         tuple(
-            Chosen(job.name, (job.due_s or 0.0) - job.submit_s, ours, got, late_s)
-            for job, ours, got, late_s in zip(
-                jobs, _placed(foreseen), _placed(live), late, strict=True
+            Chosen(job.name, _due_in_s(job), ours, got, (_late_s(ran), late_s))
+            for job, ran, ours, got, late_s in zip(
+                jobs, foreseen.jobs, _placed(foreseen), _placed(live), late, strict=True
             )
         ),
         costs.energy_cost(predicted.energy_j, 0.0, predicted.makespan_s),
         costs.energy_cost(metered.energy_j, 0.0, metered.makespan_s),
+        100 * fmean(job.duration_s for job in jobs) / APART_S / len(parse(GPUS)),
     )
+
+
+def _due_in_s(job: TraceJob) -> float:
+    return (job.due_s or 0.0) - job.submit_s
+
+
+def _late_s(ran: JobRun) -> float:
+    return max(0.0, (ran.ended_s or 0.0) - (ran.job.due_s or 0.0))
 
 
 def _placed(run: Run) -> list[tuple[str, int]]:
@@ -169,7 +186,7 @@ def _played(server: _Server, jobs: Sequence[TraceJob]) -> tuple[Run, list[float]
         if len(numbers) < len(jobs):
             job = jobs[len(numbers)]
             if now_s - begin_s >= job.submit_s:
-                due = f"--due=+{(job.due_s or 0.0) - job.submit_s:.0f}s"
+                due = f"--due=+{_due_in_s(job):.0f}s"
                 words = (f"{job.name}.rad", due, f"--weight={job.weight:g}")
                 numbers.append(server.radrm("submit", *words)[0]["ticket"])
         elif all(each["state"] in FINAL for each in server.ask("status", jobs=numbers)):

@@ -26,7 +26,7 @@ TITLE = "FlowCon and SpeCon beside their published figures"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--stdout", action="store_true", help="print the section, write nothing")
     parser.add_argument("--real", action="store_true", help="run jobs on this server's CPUs")
     parser.add_argument("--scale", type=float, default=0.5, help="--real: parts of the work")

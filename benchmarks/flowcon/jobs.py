@@ -28,7 +28,6 @@ from radrm.published import flowcon
 from radrm.published.flowcon import Growth
 from radrm.simulated.spec import parse
 
-SEEDS = tuple(range(12))
 REPORT_S = 2.0
 
 _LIFE = Life(start_up_s=0.0, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.02)

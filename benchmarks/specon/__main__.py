@@ -1,6 +1,6 @@
 """SpeCon's published experiments in the simulator: `python -m benchmarks.specon`.
 
-Writes the section on SpeCon of docs/lab/reproduction-flowcon-specon.md. Some five minutes.
+Writes the section on SpeCon of docs/lab/reproduction-flowcon-specon.md. Some minutes.
 
     python -m benchmarks.specon [--seeds 12] [--stdout]
 """
@@ -20,7 +20,7 @@ TITLE = "FlowCon and SpeCon beside their published figures"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--stdout", action="store_true", help="print the section, write nothing")
     options = parser.parse_args()
     seeds = range(options.seeds)

@@ -34,8 +34,7 @@ WING = Wing(
             f"{_HERE}.simulate",
         ),
         "trace": Command(
-            *(_SIMULATION, "Draw a trace, or play one through a daemon.", f"{_HERE}.trace"),
-            commands=("make", "run"),
+            *(_SIMULATION, "Play a trace through a daemon.", f"{_HERE}.trace"), commands=("run",)
         ),
         "replay": Command(
             *(_SIMULATION, "Run the daemon's own past jobs under other policies."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -73,8 +74,13 @@ def test_the_page_is_what_the_other_pages_say() -> None:
     assert sum(len(part.rows) for part in PARTS) >= 72
 
 
-def test_a_page_differs_where_its_command_prints_another_figure() -> None:
+@pytest.mark.parametrize(("before", "after", "failed"), [("", "", 0), ("-31.9", "-31.8", 1)])
+def test_make_pages_fails_where_a_command_prints_another_figure(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str, failed: int
+) -> None:
     page = pages.PAGES[0]
     own = pages.section_of((pages.LAB / f"{page.page}.md").read_text(), page.section or "")
-    assert pages.difference(page, own) is None
-    assert pages.difference(page, own.replace("-31.9", "-31.8", 1)) is not None
+    monkeypatch.setattr(pages, "PAGES", (page,))
+    monkeypatch.setattr(pages, "_printed", lambda *_: own.replace(before, after, 1))
+    monkeypatch.setattr(sys, "argv", ["pages"])
+    assert pages.main() == failed

@@ -12,10 +12,10 @@ SMALL = Trial(8, 2, mixed=True, within_s=60.0)
 
 @pytest.mark.parametrize("measure", ["paper", "relative"])
 def test_a_trial_with_specon_moves_jobs_and_completes_them(measure: str) -> None:
-    found = play(SMALL, Played("usage", {"measure": measure}), 0)
+    found = play(SMALL, Played("blind", {"measure": measure}), 0)
     assert len(found.completion_s) == SMALL.jobs
     assert 0 < found.moves <= 2 * SMALL.jobs
-    assert play(SMALL, Played("usage", {"measure": measure}), 0) == found, "the same bit for bit"
+    assert play(SMALL, Played("blind", {"measure": measure}), 0) == found, "the same bit for bit"
 
 
 def test_without_specon_no_job_moves() -> None:
@@ -23,4 +23,4 @@ def test_without_specon_no_job_moves() -> None:
 
 
 def test_from_blind_placement_jobs_end_sooner_on_average() -> None:
-    assert change(SMALL, {}, range(3)).mean < 0
+    assert change(SMALL, {}, range(3), "blind").mean < 0

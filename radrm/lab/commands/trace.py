@@ -1,17 +1,16 @@
-"""`radrm trace`: draw a trace, or play one through a daemon."""
+"""`radrm trace run`: play a trace through a daemon."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from radrm.cli.parameters import JSON, NUMBER, REAL, TEXT, TEXTS, WORD, Parameter
+from radrm.cli.parameters import JSON, REAL, TEXT, TEXTS, WORD, Parameter
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
 from radrm.config import Config, resolved
-from radrm.core.units import parse_seconds, show_seconds
+from radrm.core.units import show_seconds
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
 from radrm.lab import options
@@ -28,7 +27,7 @@ from radrm.lab.experiments.live.trace import (
 )
 from radrm.lab.experiments.simulations.past import described
 from radrm.lab.experiments.simulations.runs import capacities_mib
-from radrm.lab.experiments.simulations.sources import load_kinds, load_trace, save_trace
+from radrm.lab.experiments.simulations.sources import load_trace
 from radrm.lab.experiments.simulations.variants import (
     Choices,
     Variant,
@@ -39,77 +38,12 @@ from radrm.lab.experiments.simulations.variants import (
 from radrm.lab.show.progress import progress_bar
 from radrm.lab.show.replay import gains_table, played_table, unfinished_live
 from radrm.lab.simulator.scenario import AUTO
-from radrm.lab.simulator.traces.draw import arrivals, make_trace, parse_mix
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.traces.trace import fitting, trace_lines
+from radrm.lab.simulator.traces.trace import fitting
 from radrm.simulated.spec import parse
 from radrm.structs import replace
 
 _TRACE = Parameter("trace", WORD, "A trace file; - for standard input.", "TRACE", least=1)
-_KINDS = "Kinds of jobs: name,gpus,duration_s,memory_mib,smact, optionally class,share."
-_JOBS = "Number of jobs; by default all of the window."
-_BEGIN = "The window's begin after the first job: 36h."
-_SHARES = "Shares of the classes: light=65,heavy=35."
-MAKE_PARAMETERS = (
-    _TRACE,
-    Parameter("kinds", TEXT, _KINDS, "CSV", ("--kinds",)),
-    Parameter("jobs", NUMBER, _JOBS, "N", ("--jobs",), least=1),
-    Parameter("begin", TEXT, _BEGIN, "TIME", ("--from",)),
-    Parameter("hours", REAL, "The window's length.", "H", ("--hours",), least=0),
-    Parameter("mix", TEXT, _SHARES, "CLASS=SHARE,...", ("--mix",)),
-    Parameter(
-        *("seed", NUMBER, "Seed of the random choice.", "N", ("--seed",)), least=0, initial=0
-    ),
-    *(options.FORM, options.PROFILE),
-    Parameter("save", TEXT, "Write here, not to standard output.", "FILE", ("--save",)),
-)
-
-
-def make(
-    trace: str,
-    kinds: str,
-    jobs: int | None,
-    begin: str,
-    hours: float | None,
-    mix: str,
-    seed: int,
-    form: str,
-    profile: list[str],
-    save: str,
-) -> None:
-    """Draw a trace: submission times of a window of TRACE, jobs of a table of kinds.
-
-    With --jobs, some of the window's submissions are chosen, since a cluster's are too many for
-    one server. --mix gives each class its exact share of the jobs. The same arguments give the
-    same trace.
-
-    \b
-    Examples:
-      radrm trace make philly.csv --kinds kinds.csv --from 36h --hours 8 --jobs 90 \\
-        --mix light=65,medium=27,heavy=8 --seed 1 --save light90.csv
-    """
-    if not kinds:
-        raise UsageError("radrm trace make: name a table of kinds: --kinds CSV")
-    from_s = 0.0
-    if begin:
-        try:
-            from_s = parse_seconds(begin)
-        except ValueError as error:
-            raise UsageError(f"--from: {error}") from None
-    shares = parse_mix(mix) if mix else None
-    table = load_kinds(kinds)
-    source = load_trace(trace, form, tuple(profile))
-    length_s = float("inf") if hours is None else hours * 3600
-    times_s, there = arrivals(source.jobs, from_s, length_s, jobs, seed)
-    drawn = make_trace(times_s, table, shares, seed)
-    chosen = f"{len(times_s)} of {there} submissions of the window"
-    warn("; ".join((chosen, *drawn.notes)))
-    if save:
-        save_trace(save, drawn.jobs)
-    else:
-        sys.stdout.writelines(trace_lines(drawn.jobs))
-
-
 _SCALE = "Its clock is N times as fast, by default 60."
 _ITS_POLICIES = "Its policies, a run each: repeat it, or use a,b,c."
 _DECLARED = "Each job's declared memory: oracle (what the trace says), none, or a column NAME_mib."

@@ -97,8 +97,7 @@ def check_length(jobs: Sequence[TraceJob]) -> None:
     """Raise `UsageError` for more jobs than one live run takes."""
     if len(jobs) > MOST_JOBS:
         raise UsageError(
-            f"the trace has {len(jobs):,} jobs, and a live run takes {MOST_JOBS:,}; draw fewer "
-            "with radrm trace make --jobs"
+            f"the trace has {len(jobs):,} jobs, and a live run takes {MOST_JOBS:,}; leave out some"
         )
 
 

@@ -18,7 +18,7 @@ from radrm.errors import BadFile, UsageError, plain
 from radrm.lab.experiments.simulations.runs import Draws, Progress, capacities_mib, silent
 from radrm.lab.experiments.simulations.variants import Choices, Variant
 from radrm.lab.simulator.scenario import Life
-from radrm.lab.simulator.traces.draw import Fill, Kind, dealt, read_fill, read_kinds
+from radrm.lab.simulator.traces.draw import Fill, dealt, read_fill
 from radrm.lab.simulator.traces.importers.aids import Aids, Alone, joined, read_profile
 from radrm.lab.simulator.traces.importers.andreas import (
     CURRENCY,
@@ -61,12 +61,6 @@ def load_trace(
     )
     with _lines(path, progress) as lines:
         return read_any(lines, _called(path), form, aids)
-
-
-def load_kinds(path: str) -> tuple[Kind, ...]:
-    """The table of kinds of jobs in a file. Raises `BadFile`."""
-    with _lines(path) as lines:
-        return read_kinds(lines, _called(path))
 
 
 def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:

@@ -7,24 +7,16 @@ for every policy and every seed of the simulation.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from msgspec import Struct
 
-from radrm.errors import BadFile, UsageError
+from radrm.errors import BadFile
 from radrm.interference.model import FAMILIES
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.traces.table import Table, read_table, shown
-from radrm.lab.simulator.traces.trace import (
-    MAX_MIB,
-    NEEDED,
-    Trace,
-    arranged,
-    number,
-    row_reader,
-    whole,
-)
+from radrm.lab.simulator.traces.table import read_table, shown
+from radrm.lab.simulator.traces.trace import MAX_MIB, number, whole
 from radrm.structs import replace
 
 _64_BITS = (1 << 64) - 1
@@ -146,143 +138,3 @@ def dealt(jobs: Sequence[TraceJob], users: int, seed: int = 0) -> tuple[TraceJob
             of_name[job.name] = f"user{min(bisect_right(sums, drawn), users - 1) + 1}"
         found.append(replace(job, user=of_name[job.name]))
     return tuple(found)
-
-
-# ------------------------------------------------------------------
-# Draw a trace: arrival times of a window of another trace, and jobs of a table of kinds.
-#
-# The RAD-RM thesis made its traces so (section 6.3.2): the submissions of a part of the Philly
-# jobs in a window, and its own models, 65 % light, 27 % medium and 8 % large in one trace, 83 %
-# medium and 17 % large in the other. The draw depends only on its arguments.
-
-
-_CLASS, _SHARE = "class", "share"
-_MOST_CLASSES = 100
-_THINNED, _ORDERED, _CHOSEN = 1 << 40, 2 << 40, 3 << 40
-"""Places of `fraction`, so that the three draws of a seed are independent."""
-
-
-class Kind(Struct, frozen=True):
-    """A job that may be drawn. `share`: its frequency relative to the others of its class."""
-
-    job: TraceJob
-    share: float = 1.0
-    of_class: str = ""
-
-
-def read_kinds(lines: Iterable[str], source: str) -> tuple[Kind, ...]:
-    """Read a table of kinds: a trace's columns but `submit_s`, and optionally `class,share`.
-
-    So a trace is a table, too. Raises `BadFile`.
-    """
-    table = read_table(lines, source)
-    table.need([[name] for name in NEEDED[1:]])
-    of_class, share = table.at(_CLASS), table.at(_SHARE)
-    whole = Table(source, (*table.names, "submit_s"), table.errors, table.rows)
-    made = row_reader(whole if table.at("submit_s") is None else table)
-    kinds = []
-    for line, cells in table.rows:
-        try:
-            kinds.append(
-                Kind(
-                    made(line, [*cells, "0"]),
-                    1.0 if share is None else number(cells[share], _SHARE, 0, 1e9),
-                    "" if of_class is None else cells[of_class].strip(),
-                )
-            )
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
-    if not sum(kind.share for kind in kinds) > 0:
-        raise BadFile(f"{source}: holds no kind of job; add rows below the first line")
-    return tuple(kinds)
-
-
-def parse_mix(text: str) -> dict[str, float]:
-    """Return the share of each class, from text as `light=65,medium=27,heavy=8`.
-
-    Raises `UsageError`.
-    """
-    mix: dict[str, float] = {}
-    for word in text.split(","):
-        name, equals, share = word.partition("=")
-        try:
-            if not equals or not name.strip() or name.strip() in mix or len(mix) >= _MOST_CLASSES:
-                raise ValueError
-            mix[name.strip()] = number(share, _SHARE, 0, 1e9)
-        except ValueError:
-            raise UsageError(
-                f"--mix {shown(word)}: write each class once with its share, as "
-                "light=65,medium=27,heavy=8"
-            ) from None
-    if not sum(mix.values()) > 0:
-        raise UsageError(f"--mix {shown(text)}: all shares are 0")
-    return mix
-
-
-def arrivals(
-    jobs: Sequence[TraceJob], from_s: float, length_s: float, count: int | None, seed: int
-) -> tuple[list[float], int]:
-    """Return the arrival times of a window, and how many the window holds.
-
-    `count` of them are chosen, all by default. Raises `UsageError` if there are too few.
-    """
-    inside = [job.submit_s for job in jobs if from_s <= job.submit_s < from_s + length_s]
-    wanted = len(inside) if count is None else count
-    if not inside or wanted > len(inside):
-        last_s = jobs[-1].submit_s
-        raise UsageError(
-            f"the window holds {len(inside)} jobs, {max(1, wanted)} are needed; choose another "
-            f"--from or more --hours (the trace has {len(jobs)} jobs in {last_s / 3600:.1f} h)"
-        )
-    by_chance = sorted(range(len(inside)), key=lambda at: fraction(seed, _THINNED + at))
-    return [inside[at] for at in sorted(by_chance[:wanted])], len(inside)
-
-
-def make_trace(
-    times_s: Sequence[float], kinds: Sequence[Kind], mix: Mapping[str, float] | None, seed: int
-) -> Trace:
-    """Return a trace with a job of one of the kinds at each time.
-
-    Each class of `mix` has its exact share of the jobs, rounded; the kinds of a class are drawn
-    by their shares. Without `mix` all kinds are one class. Raises `UsageError`.
-    """
-    if mix is None:
-        kinds, mix = [replace(kind, of_class="") for kind in kinds], {"": 1.0}
-    counts = _counts(mix, len(times_s))
-    classes = [name for name, count in counts.items() for _ in range(count)]
-    order = sorted(range(len(classes)), key=lambda at: fraction(seed, _ORDERED + at))
-    pools = {name: _pool(name, kinds) for name, count in counts.items() if count}
-    jobs = []
-    for at, time_s in enumerate(times_s):
-        pool, sums = pools[classes[order[at]]]
-        chosen = bisect_right(sums, fraction(seed, _CHOSEN + at) * sums[-1])
-        kind = pool[min(chosen, len(pool) - 1)]
-        jobs.append(replace(kind.job, submit_s=time_s, due_s=None, line=at + 2))
-    notes = (_counted(counts),) if "" not in mix else ()
-    return Trace(arranged(jobs, "the drawn trace").jobs, notes)
-
-
-def _counts(mix: Mapping[str, float], jobs: int) -> dict[str, int]:
-    """Return the number of jobs of each class, by the largest remainder."""
-    total = sum(mix.values())
-    exact = {name: jobs * share / total for name, share in mix.items()}
-    counts = {name: int(part) for name, part in exact.items()}
-    by_rest = sorted(mix, key=lambda name: counts[name] - exact[name])
-    for name in by_rest[: jobs - sum(counts.values())]:
-        counts[name] += 1
-    return counts
-
-
-def _pool(name: str, kinds: Sequence[Kind]) -> tuple[list[Kind], list[float]]:
-    """Return the kinds of a class that may be drawn, and the sums of their shares."""
-    pool = [kind for kind in kinds if kind.of_class == name and kind.share > 0]
-    if not pool:
-        known = sorted({kind.of_class for kind in kinds if kind.share > 0} - {""})
-        there = f"there are: {', '.join(known)}" if known else f"it has no column {_CLASS}"
-        raise UsageError(f"--mix: the table has no kind of class {shown(name)}; {there}")
-    return pool, list(accumulate(kind.share for kind in pool))
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
