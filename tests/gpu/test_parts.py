@@ -80,7 +80,7 @@ def test_the_folder_of_a_server_is_short_enough_for_mps() -> None:
         server = RealServer(folder / "0", uuid, sys.executable)
         run = paths_for(server.environment, os.getuid()).run
         mps = MpsService(MpsConfig(enabled=True), run)
-        mps.flag_devices((Device(uuid, 0, "NVIDIA H100 80GB HBM3", 81559),))
+        mps.listed((Device(uuid, 0, "NVIDIA H100 80GB HBM3", 81559),))
         pipes = [row["pipes"] for row in mps.rows()]
         assert pipes
         for path in pipes:

@@ -73,7 +73,7 @@ def _shown(text: str) -> None:
 
 def _comment(text: str) -> None:
     assert 0 <= comment.returned(text) < 1000
-    assert (comment.own_limit_min(text) or 0) >= 0
+    assert 0 <= comment.added_min(text) < 10_000_000
     why = comment.why_waiting(text)
     use = comment.use_of(text)
     assert why is None or use is None

@@ -72,7 +72,7 @@ def _largest_for_all(state: State, job: Job) -> int:
 
 
 def _search_largest_mib(state: State, wanted: Sequence[tuple[int, Role]], spec: JobSpec) -> int:
-    devices = [ledger.device for ledger in state.ledgers.values()]
+    devices = [ledger.device for ledger in state.ledgers.values() if not ledger.vanished]
     suitable = [
         (n, [d for d in devices if kind_refusal(d, role.needs, spec) is None]) for n, role in wanted
     ]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from radrm.core.records import Device
-from radrm.errors import Refused, UsageError
+from radrm.errors import Refused, UsageError, plain
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.wall import wall_s
 from radrm.slurm.asking import run
@@ -59,7 +59,7 @@ def _named(word: str, devices: Sequence[Device]) -> str:
     for device in devices:
         if device.uuid.startswith(word):
             return device.uuid
-    raise Refused(f"Slurm has given GPU {word[:60]}, which the driver does not show here")
+    raise Refused(f"Slurm has given GPU {plain(word[:60])}, which the driver does not show here")
 
 
 def _numbered(word: str, devices: Sequence[Device]) -> str:
@@ -67,7 +67,9 @@ def _numbered(word: str, devices: Sequence[Device]) -> str:
         number = device.index if device.minor is None else device.minor
         if device.parent is None and word == str(number):
             return device.uuid
-    raise Refused(f"Slurm has given GPU {word[:20]}, and the driver shows none of this number here")
+    raise Refused(
+        f"Slurm has given GPU {plain(word[:20])}, and the driver shows none of this number here"
+    )
 
 
 # ------------------------------------------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -231,14 +229,6 @@ def code_of(monkeypatch: pytest.MonkeyPatch, program: str, words: list[str]) -> 
         return mains[program]()
     except SystemExit as ended:
         return ended.code
-
-
-@pytest.fixture(autouse=True)
-def _signals_as_they_were() -> Iterator[None]:
-    """A step of Slurm blocks all signals; what this process starts later would not hear TERM."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    yield
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 LINES = [
