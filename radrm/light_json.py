@@ -1,12 +1,11 @@
 """JSON of the socket and of envelopes, for commands that people wait for.
 
 The package `json` imports `re`, which takes a third of what a short command takes. This is its C
-code without that: what is written and read is the same.
+code without that: what is written and read is the same. Python promises nothing of that code, so
+where it is missing, or is called in another way, the package does the same.
 """
 
 from __future__ import annotations
-
-from _json import encode_basestring_ascii, make_encoder, make_scanner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +25,19 @@ def _refuse(value: object) -> None:
     raise TypeError(f"JSON has no {type(value).__name__}")
 
 
-_chunks = make_encoder(None, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, True)
-_by: Any = _AsPackage  # the package gives its own class
-_scan = make_scanner(_by)
+try:
+    from _json import encode_basestring_ascii, make_encoder, make_scanner
+
+    _chunks: Any = make_encoder(
+        None, _refuse, encode_basestring_ascii, None, ": ", ", ", False, False, True
+    )
+    _by: Any = _AsPackage  # the package gives its own class
+    _scan: Any = make_scanner(_by)
+except (ImportError, TypeError, AttributeError):
+    from json import JSONDecoder, JSONEncoder
+
+    _chunks = JSONEncoder(default=_refuse).iterencode
+    _scan = JSONDecoder(parse_constant=float).scan_once
 
 
 def encode(value: Any) -> str:
