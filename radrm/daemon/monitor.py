@@ -153,7 +153,7 @@ class Monitor:
             event = self._round()
             self._call = None
             if self._late != number and not self._stopping.is_set():
-                found = {r.device: r.error or r.fault for r in event.readings}
+                found = {r.device: r.error or r.fault for r in event.readings if not r.held}
                 self._log_troubles({uuid: why for uuid, why in found.items() if why is not None})
                 self._post(event)
                 self._wanted.wait(self._interval_s)

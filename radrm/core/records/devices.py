@@ -173,6 +173,8 @@ class Reading(Struct, frozen=True):
     processes: tuple[DeviceProcess, ...] = ()
     """Those with most memory first."""
     fault: str | None = None
+    held: bool = False
+    """True if `fault` is MPS that starts, ends or recovers there, of which its keeper tells."""
     notes: tuple[str, ...] = ()
     power_w: float | None = None
     energy_j: float | None = None

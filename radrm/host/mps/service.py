@@ -123,7 +123,7 @@ class MpsService(Mps, Stage):
         if keeper is not None and reading.error is None and reading.fault is None:
             switched = keeper.serving != self._listed.get(reading.device, (False,))[0]
             hold = "MPS is being switched on or off here" if switched else keeper.hold
-            reading = reading if hold is None else replace(reading, fault=hold)
+            reading = reading if hold is None else replace(reading, fault=hold, held=True)
         # MPS servers are no unmanaged processes. The memory that they use still counts as used.
         if own.isdisjoint(each.pid for each in reading.processes):
             return reading
