@@ -37,7 +37,7 @@ except (ImportError, TypeError, AttributeError):
     from json import JSONDecoder, JSONEncoder
 
     _chunks = JSONEncoder(default=_refuse).iterencode
-    _scan = JSONDecoder(parse_constant=float).scan_once
+    _scan = JSONDecoder(parse_constant=float).raw_decode
 
 
 def encode(value: Any) -> str:
