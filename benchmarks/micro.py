@@ -3,9 +3,9 @@
     python -m benchmarks.micro [--seconds 3] [--gpu UUID]
 
 A kernel in which each thread fetches an item and calculates its square runs with growing numbers of
-blocks and threads. Beside each size stand utilization (NVML), and SMACT as a daemon of radrm reads
-it. It needs a GPU with hardware counters, and a Python with PyTorch
-(RADRM_GPU_TEST_PYTHON). The acceptance run does the same (docs/lab/acceptance.md).
+blocks and threads. Beside each size stand utilization (NVML), SMACT as a daemon of radrm reads it,
+and GRACT and SMOCC, which no rule uses, as GPM gives them. It needs a GPU with hardware counters,
+and a Python with PyTorch (RADRM_GPU_TEST_PYTHON). The acceptance run does the same (docs/lab/acceptance.md).
 """
 
 from __future__ import annotations
@@ -43,8 +43,47 @@ class Sample(Struct, frozen=True):
 
     at_s: float
     utilization: float | None
+    gract: float | None
     smact: float | None
+    smocc: float | None
     used_mib: int | None
+
+
+class _Counters:
+    """Further figures of one GPU between two looks, by GPM."""
+
+    _IDS = (1, 3)
+    """Of the graphics activity (GRACT) and of the SMs' occupancy (SMOCC)."""
+
+    def __init__(self, nvml: Any, uuid: str) -> None:
+        self._nvml, self._uuid = nvml, uuid
+        self._before: Any = None
+
+    def read(self) -> tuple[float | None, float | None]:
+        """Return GRACT and SMOCC since the last look, each in 0..1; None: not offered, or not
+        yet."""
+        try:
+            gpu = self._nvml.nvmlDeviceGetHandleByUUID(self._uuid)
+            before, self._before = self._before, self._nvml.nvmlGpmSampleAlloc()
+            self._nvml.nvmlGpmSampleGet(gpu, self._before)
+            if before is None:
+                return None, None
+            gract, smocc = self._between(before, self._before)
+            self._nvml.nvmlGpmSampleFree(before)
+            return gract, smocc
+        except self._nvml.NVMLError:
+            return None, None
+
+    def _between(self, first: Any, second: Any) -> list[float | None]:
+        request = self._nvml.c_nvmlGpmMetricsGet_t()
+        request.version = 1
+        request.sample1, request.sample2 = first, second
+        request.numMetrics = len(self._IDS)
+        for at, number in enumerate(self._IDS):
+            request.metrics[at].metricId = number
+        self._nvml.nvmlGpmMetricsGet(request)
+        found = [request.metrics[at] for at in range(len(self._IDS))]
+        return [each.value / 100 if each.nvmlReturn == 0 else None for each in found]
 
 
 class Sampler:
@@ -62,6 +101,7 @@ class Sampler:
             raise DeviceError(f"no GPU {self.uuid or 'at all'} here")
         self._nvml: Any = load()
         self._nvml.nvmlInit()
+        self._counters = _Counters(self._nvml, self.uuid)
         self._every_s = every_s
         self._samples: list[Sample] = []
         self._over = threading.Event()
@@ -85,11 +125,14 @@ class Sampler:
             now_s = time.monotonic()
             (reading,) = self._gpus.read([self.uuid], Instant(now_s, now_s), lambda pid: None)
             sound = None if reading.smact_coarse else reading.smact
+            gract, smocc = self._counters.read()
             self._samples.append(
                 Sample(
                     at_s=now_s,
                     utilization=self._utilization(),
+                    gract=gract,
                     smact=sound,
+                    smocc=smocc,
                     used_mib=reading.used_mib,
                 )
             )
@@ -108,7 +151,9 @@ class Point(Struct, frozen=True):
     blocks: int
     threads: int
     utilization: float | None
+    gract: float | None
     smact: float | None
+    smocc: float | None
     samples: int
 
 
@@ -138,7 +183,7 @@ def measure(python: str, sampler: Sampler, seconds: float) -> Iterator[Point]:
 
 
 def means(samples: Sequence[Sample]) -> Iterator[float | None]:
-    for name in ("utilization", "smact"):
+    for name in ("utilization", "gract", "smact", "smocc"):
         yield mean([getattr(each, name) for each in samples])
 
 
@@ -152,10 +197,10 @@ def _said(out: Any) -> dict[str, Any]:
 
 def table(points: Sequence[Point]) -> list[str]:
     """Figure 3.1 as Markdown."""
-    lines = ["| blocks | threads of a block | utilization | SMACT |"]
-    lines.append("|---|---|---|---|")
+    lines = ["| blocks | threads of a block | utilization | GRACT | SMACT | SMOCC |"]
+    lines.append("|---|---|---|---|---|---|")
     for point in points:
-        figures = (point.utilization, point.smact)
+        figures = (point.utilization, point.gract, point.smact, point.smocc)
         cells = ("" if each is None else f"{each:.3f}" for each in figures)
         lines.append(f"| {point.blocks} | {point.threads} | {' | '.join(cells)} |")
     return lines

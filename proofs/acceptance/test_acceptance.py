@@ -153,7 +153,7 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     run = {"step_s": 2.0, "cpu_s": 10.0, "memory_mib": 900.0}
     runs = {"light": {"none": [run], "top": [{**run, "bytes": 20_000}]}}
     costs = {"runs": runs, "daemon": {"cpu_share": 0.01, "memory_mib": 60.0}}
-    point = asdict(micro.Point(66, 32, 1.0, None, samples=4))
+    point = asdict(micro.Point(66, 32, 1.0, 0.9, None, 0.25, samples=4))
     shared = {"seconds": 6.0, "each_s": [1.0, 6.0], "all_smact": 0.5, "rest_smact": None}
     shared |= {"all_mib": 900.0, "rest_mib": None}
     mixes = {"SM": {"serial": {"seconds": 8.0}, "mps": shared}}
@@ -174,7 +174,7 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     assert "3 of 5 steps passed" in text
     assert "| near | **failed** | 2 | a/b | CPUs and GPUs near this one; its fabric |" in text
     assert "| light | top | 2000.0 | 20.0 | 10 | 900 |" in text
-    assert "| 66 | 32 | 1.000 |  |" in text
+    assert "| 66 | 32 | 1.000 | 0.900 |  | 0.250 |" in text
     assert "| S+M | mps | 6.0 | -25 % | 1.0, 6.0 | 0.50, ? | 900, ? |" in text
     assert "Not run: nvml-root, " in text
     with tarfile.open(page.with_suffix(".tar.gz")) as archive:

@@ -43,17 +43,15 @@ _SECONDS = 3.0
 
 
 def metrics(step: Step) -> str:
-    """Figures of kernels of known size. One thread must look like much to utilization only."""
+    """Figures of kernels of known size. One thread must look like much to GRACT only."""
     with micro.Sampler(step.uuid) as sampler:
         points = list(micro.measure(step.python(), sampler, _SECONDS))
     step.record(points=[asdict(each) for each in points])
-    one, last = ([each.utilization, each.smact] for each in (points[0], points[-1]))
+    one, last = ([each.gract, each.smact] for each in (points[0], points[-1]))
     step.check(None not in (*one, *last), "no hardware counters here")
-    (busy, least), (_, most) = one, last
-    told = (
-        f"one thread: utilization {busy:.2f}, SMACT {least:.3f}; the most threads: SMACT {most:.2f}"
-    )
-    step.check(busy > 0.5 and least < 0.1 and most > 0.5, told)
+    (gract, least), (_, most) = one, last
+    told = f"one thread: GRACT {gract:.2f}, SMACT {least:.3f}; the most threads: SMACT {most:.2f}"
+    step.check(gract > 0.5 and least < 0.1 and most > 0.5, told)
     return told
 
 
