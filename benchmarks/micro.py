@@ -5,7 +5,8 @@
 A kernel in which each thread fetches an item and calculates its square runs with growing numbers of
 blocks and threads. Beside each size stand utilization (NVML), SMACT as a daemon of radrm reads it,
 and GRACT and SMOCC, which no rule uses, as GPM gives them. It needs a GPU with hardware counters,
-and a Python with PyTorch (RADRM_GPU_TEST_PYTHON). The acceptance run does the same (docs/lab/acceptance.md).
+and a Python with PyTorch (RADRM_GPU_TEST_PYTHON). The acceptance run does the same
+(docs/lab/acceptance.md).
 """
 
 from __future__ import annotations
