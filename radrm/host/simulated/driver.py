@@ -25,6 +25,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -141,8 +142,10 @@ class Driver:
 
     async def serve(self, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        # From 3.13 on, asyncio looks for the socket's file to remove it; `main` removes it.
+        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         async with await loop.create_unix_server(
-            lambda: _Client(self), sock=server, backlog=_MOST_CLIENTS
+            lambda: _Client(self), sock=server, backlog=_MOST_CLIENTS, **kept
         ):
             while not self.service.quitting:
                 try:
