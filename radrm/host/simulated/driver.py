@@ -138,23 +138,31 @@ class Driver:
         self.clients: dict[int, _Client] = {}
         self.changed = asyncio.Event()
         self._linger_s = linger_s
+        self._stopped = False
         self._most = min(_MOST_CLIENTS, _raise_file_limit() - _KEPT_FILES)
 
     async def serve(self, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         # From 3.13 on, asyncio looks for the socket's file to remove it; `main` removes it.
         kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        async with await loop.create_unix_server(
+        # It ends with the process, and waits for no client.
+        await loop.create_unix_server(
             lambda: _Client(self), sock=server, backlog=_MOST_CLIENTS, **kept
-        ):
-            while not self.service.quitting:
-                try:
-                    await asyncio.wait_for(
-                        self.changed.wait(), None if self.clients else self._linger_s
-                    )
-                except asyncio.TimeoutError:
-                    return
-                self.changed.clear()
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        while not self.service.quitting and not self._stopped:
+            try:
+                await asyncio.wait_for(
+                    self.changed.wait(), None if self.clients else self._linger_s
+                )
+            except asyncio.TimeoutError:
+                return
+            self.changed.clear()
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self.changed.set()
 
     def has_place(self, who: Peer) -> bool:
         """True if this user may have another connection.
