@@ -2,9 +2,9 @@
 
     python -m benchmarks.pages [--data FOLDER] [--only WORD] [--write]
 
-This is `make pages`, a part of `make proofs`. Each command prints what it would write, and its CPU
-seconds are told. Seconds of a processor differ from run to run, and so does what a real daemon
-meters: these do not count. Pages whose data or PyTorch are not there are named and left as they
+This is `make pages`, a part of `make proofs`. Each command prints what it would write; its CPU
+time is printed, too. CPU times and the measurements of a real daemon differ between runs, so they
+are not compared. Pages whose data or PyTorch are not there are named and left as they
 are. In the end docs/lab/what-is-true.md must be what `benchmarks.truth` makes of the pages.
 """
 

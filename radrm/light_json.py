@@ -1,6 +1,6 @@
 """JSON of the socket and of envelopes, for commands that people wait for.
 
-The package `json` imports `re`, which takes a third of what a short command takes. This is its C
+The package `json` imports `re`, which costs a short command several milliseconds. This is its C
 code without that: what is written and read is the same. Python promises nothing of that code, so
 where it is missing, or is called in another way, the package does the same.
 """

@@ -15,7 +15,7 @@ thesis collected its data.
 
 The third trains the labelled networks of these seeds on the first visible GPU, each for `--each`
 seconds (a minute in the thesis), and writes what the GPU's memory has grown by beside the modelled
-label. It needs a GPU that nobody else uses. `--cpu` is a dry run without a GPU: one
+label. It needs a GPU with no other process on it. `--cpu` is a dry run without a GPU: one
 step of each network below 2,300 MiB. Its figure is the memory of the process, not a measurement.
 """
 

@@ -127,8 +127,8 @@ METER_S = 30.0
 class Metered(Sharing, Policy):
     """Puts each job on the worker that was used least when usage was metered last.
 
-    A worker with one job and one with five are both in full use, and what has come since is not
-    seen: so workers become uneven, as Figure 6.21 shows it.
+    Workers with one job and with five both show full utilization, and jobs that came since are not
+    counted: so workers become uneven, as Figure 6.21 shows it.
     """
 
     conditions: bool = False

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from proofs.acceptance import children, report
+from proofs.acceptance.step import REHEARSAL
 from radrm.host.processes.tree import become_subreaper
 
 REPOSITORY = Path(__file__).parents[2]
@@ -165,7 +166,7 @@ def _result(
     one_line = " ".join(line.split())
     found = {"name": name, "passes": passes, "line": one_line, "seconds": round(seconds, 1)}
     found["facts"] = facts or {}
-    if report.REHEARSAL in os.environ:
+    if REHEARSAL in os.environ:
         found["rehearsal"] = True
     (out / "results" / f"{name}.json").write_text(json.dumps(found, indent=1))
     return found

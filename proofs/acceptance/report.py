@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
-REHEARSAL = "RADRM_ACCEPT_REHEARSAL"
-"""Set where stand-ins take the place of a GPU: no page may look as if there had been one."""
 
 
 def word_of(result: dict[str, Any]) -> str:

@@ -16,6 +16,8 @@ from tests.gpu import torch_python
 from tests.gpu.server import PROGRAMS
 
 T = TypeVar("T")
+REHEARSAL = "RADRM_ACCEPT_REHEARSAL"
+"""Set where stand-ins take the place of a GPU: no page may look as if there had been one."""
 _PAUSE_S = 0.1
 NO_HOME = "/nonexistent"
 """The home of what becomes another user. It begins as root, and Python runs what lies below the

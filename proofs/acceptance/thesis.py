@@ -24,9 +24,8 @@ from msgspec.structs import asdict
 
 from benchmarks import micro
 from proofs.acceptance.daemon import running
-from proofs.acceptance.report import REHEARSAL
 from proofs.acceptance.sharing import CONTROL, served
-from proofs.acceptance.step import Failed, NotHere, Step, lines_of, said
+from proofs.acceptance.step import REHEARSAL, Failed, NotHere, Step, lines_of, said
 from proofs.processes import cpu_s, figures
 from tests.gpu.server import mean
 from tests.paths import REPOSITORY

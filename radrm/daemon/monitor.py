@@ -199,7 +199,7 @@ class Monitor:
         self._rounds = 0
         try:
             devices = self._source.devices()
-        except Exception:
+        except DeviceError:
             return  # the readings report the failure, device by device
         if not self._stopping.is_set() and devices != self._devices:
             self._log_listing(devices)

@@ -156,7 +156,7 @@ class Forker:
             if self._daemon.fileno() in ready and not self._answer():
                 return 0
             if not ready:
-                with contextlib.suppress(OSError):  # the next start says why there is none
+                with contextlib.suppress(OSError):  # the next start reports the error
                     self._spare = self._fork()
 
     def _answer(self) -> bool:

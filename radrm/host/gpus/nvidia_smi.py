@@ -194,7 +194,7 @@ class NvidiaSmi(GpuSource):
         )
 
     def devices(self) -> tuple[Device, ...]:
-        """Return every GPU with memory of its own. Raises `DeviceError` if there is none."""
+        """Return the GPUs whose memory nvidia-smi reports. Raises `DeviceError` if none."""
         if not self._listed:
             self._listed = self._list()
             self._gpu_stream.start()

@@ -3,9 +3,9 @@
 Theory of operation. There are two records, each with one writer. `Orders` is what others want:
 whether MPS should run, that a client has failed, whose clients are being ended, which launches
 wait. Any thread replaces it, under a lock, by `_order`. `Seen` is what the last look has found, and
-only the keeper's thread replaces it. It carries the numbers of the orders that it was a look at. So
-whoever reads both knows whether a look is older than an order, and no thread ever corrects what
-another one has written.
+only the keeper's thread replaces it. It carries the numbers of the orders that it was made for. So
+a reader of both can tell whether a look is older than an order, and no thread overwrites what
+another has written.
 
 A look (`round`) takes the orders, asks the control daemon, publishes what it has seen, and only
 then acts: signals, ends. `_Spell` is how long a phase has lasted, and how much was done in it.

@@ -67,10 +67,12 @@ def test_a_server_of_another_user_is_none(waiting: Waiting) -> None:
 
 
 @pytest.mark.parametrize(("reason", "owner"), [(None, 0), ("an old driver", ANN)])
-def test_a_server_for_all_users_is_roots(waiting: Waiting, reason: str | None, owner: int) -> None:
+def test_a_server_for_all_users_is_roots(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, reason: str | None, owner: int
+) -> None:
     waiting.fake.multiuser = True
     waiting.keeper.single_user_reason = reason
-    waiting.fake.has_multiuser_option = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(waiting.fake, "has_multiuser_option", lambda: True)
     assert waiting.launch()
     waiting.look(1.0)
     assert waiting.fake.did == [f"start server of {owner}"]
