@@ -168,8 +168,10 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     server.up()
     (other,) = (job for job in jobs if job != first)
     assert server.job(other)["state"] == "RUNNING"
-    again = server.client("--gpu-memory=30G")
+    # It fits beside one that runs again.
+    again = server.client("--gpu-memory=4G")
     server.told(again, "ready")
+    assert server.job(again)["devices"] == [FIRST]
 
 
 @pytest.mark.nightly
