@@ -48,7 +48,7 @@ def test_it_is_the_servers_whatever_the_job_has_in_its_environment(
 
 
 def test_the_first_question_to_the_daemon_imports_little() -> None:
-    heavy = "msgspec typing socket subprocess tomllib radrm.core.records radrm.config radrm.jobfile.radfile"
+    heavy = "msgspec typing socket subprocess tomllib radrm.core.records radrm.jobfile.radfile"
     code = "import sys; before = set(sys.modules); import radrm.slurm.step.main;"
     code += f"print(*set({heavy.split()!r}) & (set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
