@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 #
 # Slurm sends the same signals to all processes of a job at once when it ends it: CONT, then TERM.
 # `scancel -b -s USR1` and `--signal=B:USR1@60` reach the step alone, which passes them on.
+# `scontrol suspend` sends TSTP, STOP two seconds later, and CONT at the end.
 
 
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 PASSED_ON = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
-_WAITED_FOR = ENDING | PASSED_ON | {signal.SIGCHLD, WAKE}
+SUSPENDING = frozenset({signal.SIGTSTP, signal.SIGCONT})
+_WAITED_FOR = ENDING | PASSED_ON | SUSPENDING | {signal.SIGCHLD, WAKE}
 
 
 def block() -> None:

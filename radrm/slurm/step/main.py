@@ -9,6 +9,7 @@ the next attempt.
     ask until the daemon vouches for the step and says what Slurm says of its job
     put the envelope into the daemon's spool
     wait: for a WAKE of the daemon, or a few seconds; then ask again
+    Slurm suspends the job: the daemon holds it, until Slurm resumes it
     an attempt is there: run it, say its last word, ask again
     the job has ended: exit as it did
 
@@ -153,6 +154,10 @@ class Step:
         self._shown = False
         """Whether the comment of the job says so."""
         self._refused = 0
+        self._suspended_s: float | None = None
+        """Since when Slurm suspends the job, which gets no GPU meanwhile; None: it does not."""
+        self._resumed = False
+        """Whether the daemon is to hear that it does not any more."""
         self._served = 0
         """The serial of the last attempt that was run here."""
         self._ended_s: float | None = None
@@ -213,6 +218,8 @@ class Step:
         words = {**self._job.fields, "named": self._job.named}
         if self._envelope is not None:
             words["ticket"] = self._envelope.ticket
+        if self._suspended_s is not None or self._resumed:
+            words["suspended"] = self._suspended_s is not None
         if self._gone is not None:
             gone = self._gone
             words |= {"gone": gone.reason, "why": gone.why, "since_s": gone.since["boot_s"]}
@@ -235,7 +242,7 @@ class Step:
             say("the daemon answers again")
             if self._shown:
                 self._show("")
-        self._silent_s, self._refused = None, 0
+        self._silent_s, self._refused, self._resumed = None, 0, False
         self._patience_s = answer.get("patience_s", self._patience_s)
         self._fence_s = answer.get("every_s", self._fence_s)
         return answer
@@ -310,6 +317,11 @@ class Step:
             self._gone = self._gone or why_ending(self._job)
         elif number in attempt.PASSED_ON and number is not None and runner is not None:
             runner.pass_on(number)
+        elif number == signal.SIGTSTP and runner is None:
+            self._suspended_s = self._suspended_s or time.monotonic()
+        elif number == signal.SIGCONT and self._suspended_s is not None:
+            self._began_s += time.monotonic() - self._suspended_s
+            self._suspended_s, self._resumed = None, True
 
     # ------------------------------------------------------------- waiting
 
