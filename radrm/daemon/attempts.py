@@ -42,6 +42,8 @@ log = logging.getLogger("radrm")
 _MOST_LOGS = 4096
 _MOST_OTHERS = 256
 
+_CUT_OFF = Lost("the server went down when it was about to begin", True, None)
+"""Of a launch in an earlier boot that has left no record: it may have begun."""
 _ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost: "it is lost"}
 
 
@@ -68,6 +70,11 @@ class Attempts:
         for job, attempt in self._scheduler.snapshot.running:
             alive()
             found = self._launcher.adopt(attempt.serial, job.id)
+            if isinstance(found, Void) or (isinstance(found, Lost) and not found.began):
+                # Daemon and runner both died in the launch. Nothing ran, if the files are all
+                # there: they are not synced. A step's are.
+                all_there = self._clock.is_of_this_boot(attempt.launched)
+                found = Void() if all_there or job.outer is not None else _CUT_OFF
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
@@ -81,8 +88,6 @@ class Attempts:
                 if mib is not None:
                     self._launcher.set_memory(attempt.serial, mib, most_memory_of(job))
             crossed("attempt adopted", type(found).__name__)
-            if isinstance(found, Lost) and not found.began:
-                found = Void()  # daemon and runner both died in the launch: nothing ran
             adopted.append((job, attempt, found))
         saved = self._launcher.read_saved(
             attempt.serial

@@ -128,7 +128,7 @@ class Launcher:
         try:
             # A user of another name has to reach the script, and nothing else, in there.
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
-            # Its runner has it on disk before the job begins. A step has no rights here.
+            # What a power failure takes of it, the store makes up for; but not for a step.
             attempts.write_record(folder, attempts.LAUNCH, record, durably=plan.step is not None)
             if plan.step is not None:
                 fsync_folder(self._attempts)

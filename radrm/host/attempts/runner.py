@@ -50,7 +50,7 @@ from radrm.host.processes.tree import (
     kill_tree,
     signal_catchers,
 )
-from radrm.host.storage.files import fsync_folder, write_all
+from radrm.host.storage.files import write_all
 from radrm.host.transient import may_pass
 from radrm.host.wall import wall_s
 
@@ -257,15 +257,9 @@ class Runner:
             "cpu_list": bound,
             **attempts.now(),
         }
-        # The daemon has synced the launch record of a step, and the name of its folder: its user
-        # may not open what is above.
+        # Slurm runs a step again that had not begun, so this must survive a power failure.
         is_step = os.path.basename(self._folder) == attempts.STEP
-        if not is_step:
-            attempts.sync_launch(self._folder)
-        attempts.write_record(self._folder, attempts.START, record)
-        # Were the folder's own name lost in a power failure, the job would seem never begun.
-        if not is_step:
-            fsync_folder(os.path.dirname(self._folder))
+        attempts.write_record(self._folder, attempts.START, record, durably=is_step)
         _tell()
 
     # ---------------------------------------------------------------- waiting
