@@ -8,9 +8,9 @@ the claim, it ends without a trace. It forks the job, whose process is born in i
 names, and a runner that is killed in between leaves a child whose pipe ends and that exits. It
 passes signals on, and waits for the main process, or with `--background=wait` for all. It ends what
 that has left (`leftovers`), and writes how the job ended. Then it ends, or as a fork runs another
-attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
-the standard library alone, and holds nothing of the daemon's but its standard output: a byte
-there says that start.json or exit.json can be read.
+attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room
+for it. The runner outlives the daemon, so it needs the standard library alone, and holds nothing of
+the daemon's but its standard output: a byte there says that start.json or exit.json can be read.
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
