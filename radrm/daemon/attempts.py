@@ -36,6 +36,7 @@ from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify_shared, judge
 from radrm.passing import BESIDE
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
@@ -147,7 +148,11 @@ class Attempts:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             if news is not None and attempt.serial not in news:
                 continue
+            told = False
             while (found := self._launcher.poll(attempt.serial)) is not None:
+                if told and isinstance(found, (Ended, Lost)):
+                    found = replace(found, started=None)
+                told = told or isinstance(found, Started)
                 if not self._failures.wait(attempt, found):
                     saved = self._saved_by(attempt, found)
                     events += self._ends.events_of(job, attempt, found, saved)

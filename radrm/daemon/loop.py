@@ -15,10 +15,12 @@ all of them every `LONGEST_WAIT_S`: a lost notice only delays it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import queue
-import selectors
+import select
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
@@ -57,9 +59,9 @@ class Wakeups:
                 f"no inotify instance can be made: {error.strerror}; raise the limit of this user: "
                 "sysctl fs.inotify.max_user_instances=512"
             ) from None
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._processes: set[int] = set()
 
     def wake(self) -> None:
@@ -75,11 +77,14 @@ class Wakeups:
         did. One of `processes` can be at an end."""
         wanted = set(processes)
         for fd in self._processes - wanted:
-            self._selector.unregister(fd)
+            with contextlib.suppress(OSError):  # it is closed
+                self._epoll.unregister(fd)
         for fd in wanted - self._processes:
-            self._selector.register(fd, selectors.EVENT_READ)
+            self._epoll.register(fd, select.EPOLLIN)
         self._processes = wanted
-        return {key.fd for key, _ in self._selector.select(seconds)}
+        # Milliseconds are rounded up: what is due must be due when the wait ends.
+        found = self._epoll.poll(math.ceil(max(0.0, seconds) * 1e3) * 1e-3, len(wanted) + 2)
+        return {fd for fd, _ in found}
 
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose

@@ -98,8 +98,8 @@ class Live(Struct):
     """A pipe or socket that the runner writes to when start.json is there, and exit.json."""
     start_reported: bool = False
     """True once the caller of the launcher knows that the attempt has started."""
-    was_told: bool = False
-    """True if the runner has announced a record that is not looked for yet."""
+    told: int = 0
+    """How many records the runner has announced that are not looked for yet."""
     remains: Ending | list[int] = field(default_factory=list)
     """What a dead runner has left: the thread that kills it, or descriptors of the processes that
     have outlived that."""
@@ -169,9 +169,9 @@ class Live(Struct):
         if self.announcement is None or not readable(self.announcement):
             return True
         with contextlib.suppress(OSError):
-            if os.read(self.announcement, 64):
-                self.was_told = True
-                return True
+            found = len(os.read(self.announcement, 64))
+            self.told += found
+            return found > 0
         return False
 
     def send(self, number: int) -> bool:
