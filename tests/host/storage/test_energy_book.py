@@ -99,8 +99,8 @@ def test_devices_have_numbers(db: Database, damaged: bool) -> None:
     for row in book.sums(0, 2**40, "device"):
         sums[row.device, row.job_id] += int(row.joules)
     assert sums == {
-        ("GPU-9", None): 4.0,
-        ("GPU-9", 7): 10.0,
+        ("GPU-9", None): 4,
+        ("GPU-9", 7): 10,
         ("GPU-1", None): 0,
         ("GPU-1", 7): 5,
     }
