@@ -208,7 +208,7 @@ class Decisions:
         self._events += events
         self._submissions += submissions
         self._edits += edits
-        if self._unsaved is None:
+        if self._unsaved is None and self._events:
             self._step()
             self.commit()
 

@@ -63,6 +63,8 @@ class Wakeups:
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._processes: set[int] = set()
+        self._has_files = False
+        """Whether there was something for `arrived` when the last wait ended."""
 
     def wake(self) -> None:
         """End the wait under way, or the next one. Safe in any thread and in a signal handler."""
@@ -84,7 +86,9 @@ class Wakeups:
         self._processes = wanted
         # Milliseconds are rounded up: what is due must be due when the wait ends.
         found = self._epoll.poll(math.ceil(max(0.0, seconds) * 1e3) * 1e-3, len(wanted) + 2)
-        return {fd for fd, _ in found}
+        ready = {fd for fd, _ in found}
+        self._has_files = self._inotify.fileno() in ready
+        return ready
 
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
@@ -96,7 +100,7 @@ class Wakeups:
 
     def arrived(self) -> tuple[list[str], bool]:
         """The names of new files, and whether the kernel has dropped some."""
-        events = self._inotify.read(timeout=0)
+        events = self._inotify.read(timeout=0) if self._has_files else []
         dropped = any(event.mask & inotify_simple.flags.Q_OVERFLOW for event in events)
         return [event.name for event in events], dropped
 

@@ -63,8 +63,7 @@ class OrderPolicy(Planner):
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         plan = Plan(state=dict(state or {}))
-        if not _is_behind(view, event):
-            plan.proposals = self._starts(view, plan)
+        plan.proposals = self._starts(view, plan)
         return plan
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
@@ -76,16 +75,6 @@ class OrderPolicy(Planner):
     def policy_for(self, job: Job) -> Policy:
         """Return the policy that chooses the devices of a job."""
         return self.recovery_policy if job.recovers_idle else self.policy
-
-
-def _is_behind(view: View, event: ev.Event) -> bool:
-    """Return whether an event is a new job behind the head of its line, and there is nobody else to
-    ask about: as for each element of a long array but the first ones."""
-    if not isinstance(event, ev.JobSubmitted) or event.job.spec.gpus:
-        return False
-    head = view.head(gpuless=True)
-    alone = view.head() is None and not view.reserved_for_users()
-    return alone and head is not None and head.id != event.job.id
 
 
 class Starter:
