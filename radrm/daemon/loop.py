@@ -107,9 +107,9 @@ class Wakeups:
 
 log = logging.getLogger("radrm")
 
-CLEAR_AFTER_S = 0.01
-"""Real seconds without news after which what ended jobs have left is removed: no job waits for it.
-"""
+CLEAR_AFTER_S = 0.2
+"""Real seconds without news after which what ended jobs have left is removed, until there is news:
+no job waits for it, nor for the next one of a loop of submissions."""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -174,7 +174,7 @@ class Loop:
         self._look_at = 0.0
         self._rescan_at = 0.0
         self._count_at = 0.0
-        self._emptied = False
+        self._emptied = self._clears = False
         self.stopping = False
         self._is_ended = self._renews = False
         self._reload = False
@@ -316,13 +316,14 @@ class Loop:
         processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
         if self._decisions.uncleared:
-            longest_s = min(longest_s, CLEAR_AFTER_S)
+            longest_s = min(longest_s, 0.0 if self._clears else CLEAR_AFTER_S)
         ready = self._wakeups.wait(min(seconds, longest_s), processes)
         now_s = time.monotonic()
         everything = self.unsaved or now_s >= self._look_at
         if everything:
             self._look_at = now_s + LONGEST_WAIT_S
         self._ready = None if everything else ready
+        self._clears = not ready and seconds > 0.0 and self._decisions.uncleared
         return bool(ready) or seconds == 0.0
 
     def _status(self) -> str:
