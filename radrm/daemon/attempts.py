@@ -36,6 +36,7 @@ from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify_shared, judge
 from radrm.passing import BESIDE
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
@@ -141,18 +142,24 @@ class Attempts:
         events: list[ev.Event] = []
         running = self._scheduler.snapshot.running
         news = None if ready is None else self._launcher.with_news(ready)
+        answered = self._failures.answered()
+        if news is not None and not news and not answered:
+            return []
         its = self._launcher.live if news is None else news
         for serial in its.difference(attempt.serial for _, attempt in running):
             if isinstance(self._launcher.poll(serial), (Ended, Lost)):
                 log.info("attempt %d, which was given up, has ended", serial)
                 self._launcher.forget(serial)
-        answered = self._failures.answered()
         for job, attempt in running:
             if (end := answered.get(attempt.serial)) is not None:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             if news is not None and attempt.serial not in news:
                 continue
+            told = False
             while (found := self._launcher.poll(attempt.serial)) is not None:
+                if told and isinstance(found, (Ended, Lost)):
+                    found = replace(found, started=None)
+                told = told or isinstance(found, Started)
                 if not self._failures.wait(attempt, found):
                     saved = self._saved_by(attempt, found)
                     events += self._ends.events_of(job, attempt, found, saved)

@@ -104,6 +104,7 @@ _RANGES = {
 _NAMES = {"token": 8, "cgroup": 1, "boot_id": 1}
 """What names processes, and its least length: an empty token would stand for every process."""
 
+_MISSING = object()
 _WORD = (str, type(None))
 _NUMBER = (int, type(None))
 _TIMES = ("boot_s", "wall_s")
@@ -256,12 +257,17 @@ def read_opened(
     """As `read_record`, from the descriptor that a function returns; it may raise `OSError`.
     More than `most` bytes are not read."""
     try:
-        with open(opened(), "rb") as file:
-            found = os.fstat(file.fileno())
+        fd = opened()
+        try:
+            found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return None, f"{name} is damaged: it is no file"
             # Python reserves room for all that it may read.
-            data = file.read(min(most, found.st_size) + 1)
+            wanted, data = min(most, found.st_size) + 1, b""
+            while len(data) < wanted and (part := os.read(fd, wanted - len(data))):
+                data += part
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         return None, None
     except OSError as error:
@@ -277,9 +283,9 @@ def read_opened(
     if fields["version"] != VERSION:
         return None, f"{name} has version {fields['version']}; this radrm reads version {VERSION}"
     for key, types in _FIELDS[name].items():
-        if key not in fields or not isinstance(fields[key], types) or not _usable(key, fields[key]):
-            return None, f"{name} is damaged: no usable '{key}'"
-        if key in _TIMES and not 0 <= fields[key] <= _LONGEST_S:  # NaN is not, either
+        value = fields.get(key, _MISSING)
+        sound = isinstance(value, types) and (value is None or _usable(key, value))
+        if not sound or (key in _TIMES and not 0 <= value <= _LONGEST_S):  # NaN is not, either
             return None, f"{name} is damaged: no usable '{key}'"
     if name == EXIT and sum(fields[key] is not None for key in _HOW) != 1:
         return None, f"{name} is damaged: it does not say how the attempt ended"

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -85,6 +86,9 @@ class Launcher:
         self._ended: dict[int, Live] = {}
         """Those of which `poll` has told the end, until they are forgotten."""
         self._owners = PidOwners(Containers().vouchers)
+        self._owners_lock = threading.Lock()
+        self._owners_known = True
+        """False while `_owners` has not heard of attempts that have come or gone."""
         self._asker = Asker()
         self._waiting: list[Runner] = []
         """Forked runners that have run an attempt, and wait for the next one of its user."""
@@ -123,7 +127,7 @@ class Launcher:
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
-        self._update_owners()
+        self._owners_known = False
 
     def _start_runner(self, live: Live, gate: int | None) -> None:
         """Have a forked runner run the attempt where there is one, else a new interpreter. Raises
@@ -157,8 +161,11 @@ class Launcher:
         folder = self.folder(plan.serial)
         record = launch_record(plan, self._clock.real_s, self.controllers, self.account)
         try:
-            os.makedirs(self._attempts, 0o711, exist_ok=True)
-            os.mkdir(folder)
+            try:
+                os.mkdir(folder)
+            except FileNotFoundError:
+                os.makedirs(self._attempts, 0o711, exist_ok=True)
+                os.mkdir(folder)
             crossed("attempt's folder made")
         except OSError as error:
             raise cannot_launch(plan.serial, error) from error
@@ -197,7 +204,7 @@ class Launcher:
                 return live.evidence.lost("its runner was killed")
         live.start_reported = found.started is not None
         self._live[serial] = live
-        self._update_owners()
+        self._owners_known = False
         return Running(found.started)
 
     # ---------------------------------------------------------------- waiting
@@ -234,16 +241,16 @@ class Launcher:
         if not live.start_reported:
             started = live.evidence.started()
             if started is not None:
-                live.start_reported = True
+                live.start_reported, live.told = True, max(0, live.told - 1)
                 if live.step is not None:
                     live.runner = live.step.runner_now()
-                    self._update_owners()
+                    self._owners_known = False
                 return started
         if gone:
             self._let_go_of_runner(live)
-        elif not live.was_told or live.child is not None:  # a child has to be reaped
+        elif not live.told or live.child is not None:  # a child has to be reaped
             return None
-        live.was_told = False
+        live.told = 0
         if live.is_being_ended:
             return None
         found: Ended | Lost | None = live.evidence.ended()
@@ -256,7 +263,7 @@ class Launcher:
                 self._dismiss(_MOST_WAITING)
             self._retire(*live.fds)
             self._ended[serial] = self._live.pop(serial)
-            self._update_owners()
+            self._owners_known = False
         return found
 
     def _let_go_of_runner(self, live: Live) -> None:
@@ -290,6 +297,10 @@ class Launcher:
 
         May be called from any thread.
         """
+        with self._owners_lock:  # most attempts come and go before anybody asks
+            if not self._owners_known:
+                self._owners_known = True  # first: what changes meanwhile counts the next time
+                self._owners.update([live.marks for live in tuple(self._live.values())])
         return self._owners.owner_of(pid)
 
     # ---------------------------------------------------------------- ending
@@ -424,7 +435,7 @@ class Launcher:
 
     def folder(self, serial: int) -> str:
         """The path of the folder of an attempt, which may be missing."""
-        return os.path.join(self._attempts, str(serial))
+        return f"{self._attempts}/{serial}"
 
     def _remove_folder(self, serial: int, of_step: bool = True) -> None:
         """Remove what radrm wrote there, and the folder if that was all. `of_step`: a step may have
@@ -456,6 +467,3 @@ class Launcher:
         marks = launch["token"], launch["cgroup"], launch["uid"]
         seen = partial(self._owners.seen_of, (job_id, serial))
         return Live(serial, job_id, evidence, *marks, Limits.of(launch, serial), seen, step=of_step)
-
-    def _update_owners(self) -> None:
-        self._owners.update(live.marks for live in self._live.values())

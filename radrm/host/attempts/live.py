@@ -97,8 +97,8 @@ class Live(Struct):
     """A pipe or socket that the runner writes to when start.json is there, and exit.json."""
     start_reported: bool = False
     """True once the caller of the launcher knows that the attempt has started."""
-    was_told: bool = False
-    """True if the runner has announced a record that is not looked for yet."""
+    told: int = 0
+    """How many records the runner has announced that are not looked for yet."""
     forked: Runner | None = None
     """Its runner, if that is a fork: `pidfd` and `announcement` are its descriptors."""
     was_signalled: bool = False
@@ -172,9 +172,9 @@ class Live(Struct):
         if self.announcement is None or not readable(self.announcement):
             return True
         with contextlib.suppress(OSError):
-            if os.read(self.announcement, 64):
-                self.was_told = True
-                return True
+            found = len(os.read(self.announcement, 64))
+            self.told += found
+            return found > 0
         return False
 
     def send(self, number: int) -> bool:
