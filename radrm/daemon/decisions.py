@@ -124,8 +124,9 @@ START_S = 0.05
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
 
-MOST_UNCLEARED = 32
-"""So many records of what has ended wait until there is time to clear."""
+MOST_UNCLEARED = 2048
+"""So many records of what has ended wait until there is time to clear: 1,024 jobs have 24 MiB.
+While jobs start and end, each removal waits for a disk that syncs their records."""
 CLEARED_AT_ONCE = 8
 """Records of one turn of the loop: one takes a millisecond."""
 MOST_REFUSED = 256
@@ -207,7 +208,7 @@ class Decisions:
         self._events += events
         self._submissions += submissions
         self._edits += edits
-        if self._unsaved is None:
+        if self._unsaved is None and self._events:
             self._step()
             self.commit()
 

@@ -180,6 +180,7 @@ class Effects:
             if isinstance(record, Job):
                 self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
+                self._site.reports.end(record.serial)
                 yield record
                 job = self._scheduler.snapshot.job(record.job_id)
                 if job is not None and job.id not in over:  # else the job's line says it

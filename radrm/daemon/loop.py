@@ -15,10 +15,12 @@ all of them every `LONGEST_WAIT_S`: a lost notice only delays it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import queue
-import selectors
+import select
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
@@ -57,10 +59,12 @@ class Wakeups:
                 f"no inotify instance can be made: {error.strerror}; raise the limit of this user: "
                 "sysctl fs.inotify.max_user_instances=512"
             ) from None
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._processes: set[int] = set()
+        self._has_files = False
+        """Whether there was something for `arrived` when the last wait ended."""
 
     def wake(self) -> None:
         """End the wait under way, or the next one. Safe in any thread and in a signal handler."""
@@ -75,11 +79,16 @@ class Wakeups:
         did. One of `processes` can be at an end."""
         wanted = set(processes)
         for fd in self._processes - wanted:
-            self._selector.unregister(fd)
+            with contextlib.suppress(OSError):  # it is closed
+                self._epoll.unregister(fd)
         for fd in wanted - self._processes:
-            self._selector.register(fd, selectors.EVENT_READ)
+            self._epoll.register(fd, select.EPOLLIN)
         self._processes = wanted
-        return {key.fd for key, _ in self._selector.select(seconds)}
+        # Milliseconds are rounded up: what is due must be due when the wait ends.
+        found = self._epoll.poll(math.ceil(max(0.0, seconds) * 1e3) * 1e-3, len(wanted) + 2)
+        ready = {fd for fd, _ in found}
+        self._has_files = self._inotify.fileno() in ready
+        return ready
 
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
@@ -91,16 +100,16 @@ class Wakeups:
 
     def arrived(self) -> tuple[list[str], bool]:
         """The names of new files, and whether the kernel has dropped some."""
-        events = self._inotify.read(timeout=0)
+        events = self._inotify.read(timeout=0) if self._has_files else []
         dropped = any(event.mask & inotify_simple.flags.Q_OVERFLOW for event in events)
         return [event.name for event in events], dropped
 
 
 log = logging.getLogger("radrm")
 
-CLEAR_AFTER_S = 0.01
-"""Real seconds without news after which what ended jobs have left is removed: no job waits for it.
-"""
+CLEAR_AFTER_S = 0.2
+"""Real seconds without news after which what ended jobs have left is removed, until there is news:
+no job waits for it, nor for the next one of a loop of submissions."""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -165,7 +174,7 @@ class Loop:
         self._look_at = 0.0
         self._rescan_at = 0.0
         self._count_at = 0.0
-        self._emptied = False
+        self._emptied = self._clears = False
         self.stopping = False
         self._is_ended = self._renews = False
         self._reload = False
@@ -307,13 +316,14 @@ class Loop:
         processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
         if self._decisions.uncleared:
-            longest_s = min(longest_s, CLEAR_AFTER_S)
+            longest_s = min(longest_s, 0.0 if self._clears else CLEAR_AFTER_S)
         ready = self._wakeups.wait(min(seconds, longest_s), processes)
         now_s = time.monotonic()
         everything = self.unsaved or now_s >= self._look_at
         if everything:
             self._look_at = now_s + LONGEST_WAIT_S
         self._ready = None if everything else ready
+        self._clears = not ready and seconds > 0.0 and self._decisions.uncleared
         return bool(ready) or seconds == 0.0
 
     def _status(self) -> str:

@@ -38,7 +38,7 @@ def effects_of(world: World) -> Any:
     """The effects of a world's scheduler, with a launcher and a store that only note calls."""
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
-    site = SimpleNamespace(mps=None, elastic=Mock(), caps=None)
+    site = SimpleNamespace(mps=None, elastic=Mock(), caps=None, reports=Mock())
     parts: Any = SimpleNamespace(
         scheduler=world.scheduler,
         devices=SimpleNamespace(clock=clock, caps=None),

@@ -138,8 +138,9 @@ def _send_logs(errors: int) -> None:
 
 
 def receive_output(errors: int) -> tuple[bytes, list[int]]:
-    """Return what the job's process wrote, and the descriptors of its logs: standard error, and
-    standard output. They are its own, so their offsets are where the job's last writes ended."""
+    """Close the runner's end. Return what the job's process wrote, and the descriptors of its logs:
+    standard error, and standard output. They are its own, so their offsets are where the job's last
+    writes ended."""
     receiver = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, errors)
     receiver.setblocking(False)
     output, logs = b"", list[int]()
@@ -156,7 +157,7 @@ def receive_output(errors: int) -> tuple[bytes, list[int]]:
     except BlockingIOError:
         pass
     finally:
-        receiver.detach()
+        receiver.close()
     return output, logs
 
 
