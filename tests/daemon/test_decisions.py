@@ -269,8 +269,9 @@ def test_what_has_ended_is_cleared_a_few_at_a_time() -> None:
     decisions = decisions_of(world, Mock())
     decisions._ended = list(range(MOST_UNCLEARED + 3))
     left = []
-    for idle in (False, False, True, True):
-        decisions.clear(idle)
+    decisions._busy_s = inf
+    for at_once in (False, False, True, True):
+        decisions.clear(at_once)
         left.append(len(decisions._ended))
     few = CLEARED_AT_ONCE
     assert left == [MOST_UNCLEARED, MOST_UNCLEARED, MOST_UNCLEARED - few, MOST_UNCLEARED - 2 * few]
