@@ -10,13 +10,13 @@ import msgspec
 
 from proofs.fuzz.judging import Target
 from radrm.cli.commands.edit import EDIT_PARAMETERS
-from radrm.cli.parameters import parse as read_words
 from radrm.core.records import Exit, JobSpec
 from radrm.core.units import parse_mib, parse_seconds
 from radrm.hints import hint
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
+from radrm.jobfile.arguments import parse as read_words
 from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_submit
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
@@ -240,7 +240,7 @@ TARGETS = (
     Target(
         "edit",
         (("7", "8_3", "--priority=10", "--env=A=1"), ("train*", "--due=none", "--after", "none")),
-        partial(read_words, EDIT_PARAMETERS),
+        partial(read_words, EDIT_PARAMETERS, where="edit"),
     ),
     Target(
         "option",
