@@ -12,6 +12,7 @@ from proofs.fuzz.judging import Target
 from radrm.cli.commands.edit import EDIT_PARAMETERS
 from radrm.core.records import Exit, JobSpec
 from radrm.core.units import parse_mib, parse_seconds
+from radrm.excuses import excuse_of
 from radrm.hints import hint
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
@@ -30,7 +31,6 @@ from radrm.jobfile.sweeps import sweep_of, with_table, with_values
 from radrm.jobfile.targets import target_of
 from radrm.jobfile.values import job_name
 from radrm.oom import classify
-from radrm.passing import passing_error
 from radrm.progress_lines import Finder, Lines, progress_pattern
 
 SCRIPT = """#!/bin/bash -l
@@ -170,7 +170,7 @@ def _output(text: str) -> None:
     assert found is None or found.requested_mib is None or found.requested_mib > 0
     told = hint(Exit(code=1), text)
     assert told is None or text.count("int() with base 10")
-    passes = passing_error(Exit(code=1), text)
+    passes = excuse_of(Exit(code=1), text)
     assert passes is None or passes.endswith(")")
 
 
