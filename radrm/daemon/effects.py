@@ -38,7 +38,7 @@ from radrm.host.crossings import crossed
 from radrm.host.mps.interface import NoClientNow
 from radrm.host.storage.runs import Run
 from radrm.host.storage.submitted import Submission
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 
 log = logging.getLogger("radrm")
 
@@ -110,8 +110,8 @@ class Effects:
             else:
                 log.exception("%s failed, by a defect of radrm", action)
                 reason = f"radrm failed: {type(error).__name__}: {error}; see the daemon's log"
-            now, passing = self._clock.now(), may_pass(error)
-            return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
+            now, transient = self._clock.now(), is_transient(error)
+            return [ev.ActionFailed(at=now, action=action, reason=reason, transient=transient)]
         return [] if done is None else [done]
 
     def go_on(self, waited: ServerReady) -> list[ev.Event]:

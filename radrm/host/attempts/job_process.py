@@ -15,7 +15,7 @@ import re
 import signal
 import sys
 
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         wrong = CannotStart(
             f"cannot write the log {path}: {cause}; {step}, or name another with {option}"
         )
-        raise wrong.later() if may_pass(error) else wrong from None
+        raise wrong.later() if is_transient(error) else wrong from None
     os.set_blocking(fd, True)
     os.dup2(fd, target)
 
@@ -241,7 +241,7 @@ def enter(launch: Fields) -> None:
                 f"the snapshot of the code is gone: {folder}; submit the job again"
             ) from None
         wrong = f"cannot enter the folder {folder}: {error.strerror}; "
-        if may_pass(error) or (absent and _home_is_away(launch)):
+        if is_transient(error) or (absent and _home_is_away(launch)):
             raise CannotStart(wrong + "see whether its file system is mounted").later() from None
         raise CannotStart(wrong + "make it, or name another with --chdir") from None
 
