@@ -14,7 +14,9 @@ from radrm.jobfile.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
+
+    Value = TypeVar("Value")
 
 MAX_GPUS = 1024
 MAX_TASKS = 256
@@ -172,15 +174,13 @@ def seconds(given: str) -> float:
     return value
 
 
-def slowdown(given: str) -> float | None:
-    """Return how many times as long a job may run, 1 to 1000; None for `none`."""
-    return None if given == "none" else number(1, 1000)(given)
+def or_none(parse: Callable[[str], Value]) -> Callable[[str], Value | None]:
+    """Return a parser that returns None for `none`, which takes away an earlier value."""
+    return lambda given: None if given == "none" else parse(given)
 
 
-def silent_limit(given: str) -> float | None:
-    """Return seconds, at least `_LEAST_SILENT_S`; None for `none`."""
-    if given == "none":
-        return None
+def silent_limit(given: str) -> float:
+    """Return seconds, at least `_LEAST_SILENT_S`."""
     found = seconds(given)
     if found < _LEAST_SILENT_S:
         raise ValueError(f"{shown(given)} is less than {_LEAST_SILENT_S:g} s; write more, or none")

@@ -67,6 +67,7 @@ GOOD = [
     ("avoid-gpus", "none", ()),
     ("time", "4:00:00", 14_400.0),
     ("time", "1-00:00:00", 86_400.0),
+    *[(name, "none", None) for name in ("time", "duration", "signal", "max-slowdown")],
     ("priority", "-5", -5),
     ("output", "logs/%x-%j.%a.%t.out", "logs/%x-%j.%a.%t.out"),
     ("error", "100%%", "100%%"),
