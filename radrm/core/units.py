@@ -1,8 +1,8 @@
 """Convert sizes and durations from text to numbers, and back; name several GPUs.
 
 `4G`, `4GiB`, `4096M` and `4096` are all 4096 MiB; `90`, `1:30`, `0:01:30`,
-`1-00:00:00` and `90s 5min 2h 1d` are durations. Each `submit` imports this file, so it has no regular
-expressions: importing `re` and compiling them takes a third of a command.
+`1-00:00:00` and `90s 5min 2h 1d` are durations. Each `submit` imports this file, so it has no
+regular expressions: importing `re` and compiling them takes a third of a command.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def parse_seconds(text: str) -> float:
 
 
 def _of_clock(text: str) -> float | None:
-    """The seconds of `[HOURS:]MINUTES:SECONDS`, or as Slurm has it of `DAYS-HOURS[:MINUTES[:SECONDS]]`;
+    """The seconds of `[HOURS:]MINUTES:SECONDS`, or of `DAYS-HOURS[:MINUTES[:SECONDS]]` as in Slurm;
     None for other text."""
     days, dash, time = text.rpartition("-")
     *before, last = time.split(":")
@@ -138,6 +138,16 @@ def gpu_count(number: int, simulated: bool) -> str:
     """Return `1 GPU`, `4 GPUs`, `4 simulated GPUs`: all that counts a server's GPUs for people."""
     words = SIMULATED_GPUS if simulated else "GPUs"
     return f"{number} {words[:-1] if number == 1 else words}"
+
+
+def spelled_out(word: str) -> list[str]:
+    """Return the indices of `0-3`, each alone; another word as it is. Raises ValueError."""
+    first, dash, last = word.partition("-")
+    if not (dash and is_digits(first, 4) and is_digits(last, 4)):
+        return [word]
+    if int(first) > int(last):
+        raise ValueError(f"{word!r} has the larger index first")
+    return list(map(str, range(int(first), int(last) + 1)))
 
 
 def gpus_named(indices: Iterable[int]) -> str:

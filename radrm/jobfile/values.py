@@ -7,7 +7,7 @@ first. The table in `options` names the parser of each option.
 
 from __future__ import annotations
 
-from radrm.core.units import is_digits, parse_mib, parse_seconds
+from radrm.core.units import is_digits, parse_mib, parse_seconds, spelled_out
 from radrm.errors import plain
 from radrm.jobfile.record import Record
 
@@ -231,7 +231,8 @@ def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
     def parse(given: str) -> tuple[str, ...]:
         if given == nothing:
             return ()
-        names = [name.strip() for name in given.replace("|", ",").split(",")]
+        words = given.replace("|", ",").split(",")[: _MOST_GPU_NAMES + 1]
+        names = [name for word in words for name in spelled_out(word.strip())]
         if len(names) > _MOST_GPU_NAMES or not all(map(_is_gpu_name, names)):
             raise ValueError(f"{shown(given)} is not {wanted}, or {nothing!r}")
         return tuple(dict.fromkeys(names))
@@ -246,7 +247,7 @@ def _is_gpu_name(name: str) -> bool:
 
 _MOST_GPU_NAMES = 32
 gpu_types = gpu_names("any", "types of GPU such as a6000|a100")
-gpu_list = gpu_names("none", "types, indices or UUIDs of GPUs, as in a100,0")
+gpu_list = gpu_names("none", "types, indices or UUIDs of GPUs, as in a100,0-3")
 
 
 # --------------------------------------------------------------------------- names and paths

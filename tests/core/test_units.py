@@ -54,7 +54,21 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "-5", "soon", "1:2:3:4", "5x", "5mins2", "1-", "1-1:2", "1-2-3", "1s " * 50_000 + "x", "9" * 400]
+    "text",
+    [
+        "",
+        "0",
+        "-5",
+        "soon",
+        "1:2:3:4",
+        "5x",
+        "5mins2",
+        "1-",
+        "1-1:2",
+        "1-2-3",
+        "1s " * 50_000 + "x",
+        "9" * 400,
+    ],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):

@@ -350,10 +350,10 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
     assert daemon.wait_end("wishes")["state"] == "COMPLETED"
     assert not daemon.radrm("submit", "--prefer-gpus=a100", "--", "true").stderr
     daemon.stop()
-    daemon.settings = ['gpus.order=["h200", 0]']
+    daemon.settings = ['gpus.order=["h200", 0]', "gpus.only=[0, 9]"]
     daemon.start()
     (line,) = [x for x in daemon.radrm("doctor").stdout.splitlines() if "(gpus.order)" in x]
-    assert "'h200'" in line
+    assert "'h200'" in line and "'9' (gpus.only)" in line
 
 
 def test_a_job_that_begins_anew_finds_no_checkpoint(guest: DaemonHome) -> None:

@@ -257,6 +257,11 @@ def test_only_root_and_the_daemons_user_drain_devices(daemon: DaemonHome) -> Non
     daemon.wait_state(jobs[1], "RUNNING")
     (told,) = daemon.ask("drain", devices=["7"])
     assert "no GPU '7'" in told["error"]
+    told = daemon.ask("drain", devices=["0-2", "1,GPU-"])
+    assert [(each["index"], bool(each["error"])) for each in told] == [
+        *((0, False), (1, False), (None, True), (None, True))
+    ]
+    assert [each["index"] for each in daemon.ask("resume", devices=["0-1"])] == [0, 1]
     daemon.ask("cancel", jobs=[str(j) for j in jobs])
 
 

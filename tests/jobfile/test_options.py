@@ -65,6 +65,7 @@ GOOD = [
     ("gpu-type", "any", ()),
     ("prefer-gpus", "a100, 3,GPU-1a2b,3", ("a100", "3", "GPU-1a2b")),
     ("avoid-gpus", "none", ()),
+    ("avoid-gpus", "0-2, 5", ("0", "1", "2", "5")),
     ("time", "4:00:00", 14_400.0),
     ("time", "1-00:00:00", 86_400.0),
     *[(name, "none", None) for name in ("time", "duration", "signal", "max-slowdown")],
