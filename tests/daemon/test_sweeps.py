@@ -154,7 +154,7 @@ def _known(daemon: DaemonHome, ticket: str) -> dict[str, object]:
 
 
 def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
-    for name in ("net-a", "net-b", "other"):
+    for name in ("net-a", "net-b", "other", "net[1]"):
         guest.submit(f"--name={name}", "--gpus=0", "--", "sleep", "100")
     array = guest.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "100")
     told = guest.ask("cancel", jobs=["net-*"])
@@ -166,7 +166,11 @@ def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
     }
     (told,) = guest.ask("cancel", jobs=["nobody-*"])
     assert "no job nobody-*" in told["error"]
-    guest.ask("cancel", jobs=["other"])
+    told = guest.ask("cancel", jobs=["other", "net[1]"])
+    assert [(each["name"], each["error"]) for each in told] == [("other", None), ("net[1]", None)]
+    (told,) = guest.ask("requeue", jobs=["net[1]"])
+    assert told["error"] is None, "a name of the past, too"
+    guest.ask("cancel", jobs=["net[1]"])
 
 
 def test_hold_release_edit_requeue(guest: DaemonHome) -> None:
