@@ -168,6 +168,7 @@ def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
     assert "no job nobody-*" in told["error"]
     told = guest.ask("cancel", jobs=["other", "net[1]"])
     assert [(each["name"], each["error"]) for each in told] == [("other", None), ("net[1]", None)]
+    guest.wait_end("net[1]")
     (told,) = guest.ask("requeue", jobs=["net[1]"])
     assert told["error"] is None, "a name of the past, too"
     guest.ask("cancel", jobs=["net[1]"])
