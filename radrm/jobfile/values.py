@@ -176,7 +176,14 @@ def seconds(given: str) -> float:
 
 def or_none(parse: Callable[[str], Value]) -> Callable[[str], Value | None]:
     """Return a parser that returns None for `none`, which takes away an earlier value."""
-    return lambda given: None if given == "none" else parse(given)
+
+    def parse_or_none(given: str) -> Value | None:
+        try:
+            return None if given == "none" else parse(given)
+        except ValueError as cause:
+            raise ValueError(f"{cause}; or write none") from None
+
+    return parse_or_none
 
 
 def silent_limit(given: str) -> float:
