@@ -138,7 +138,8 @@ class Home:
         known = self._read_marker()
         self._folders = self._check_folders(known, system)
         self._held = Held()
-        self.hold(paths.state, *(each.path for each in _places(paths, system)))
+        places = [each.path for each in _places(paths, system)]
+        self.hold(paths.state, *places, paths.checkpoints)
         self._marked: object = None
         """The identity of the store that the marker was written for; None without a marker."""
         numbers = _numbers(known.get("numbers"))
