@@ -25,8 +25,8 @@ def disk(**given: int) -> Any:
         ({}, "ok", "4.0 GiB"),
         ({"f_bavail": 1024}, "warn", "4 MiB"),
         ({"f_bavail": 0}, "fail", "is full"),
-        ({"f_favail": 0}, "fail", "is full"),
-        ({"f_favail": 99}, "warn", "99 more files"),
+        ({"f_favail": 0}, "fail", "du --inodes"),
+        ({"f_favail": 99}, "warn", "du --inodes"),
         ({"f_files": 0, "f_favail": 0}, "ok", ""),  # btrfs counts none
         ({"f_flag": os.ST_RDONLY}, "fail", "read-write"),
     ],
