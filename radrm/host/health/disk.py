@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from radrm.errors import StoreError
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.processes.procfs import mounts_of
+from radrm.host.storage.database import damage_told
+from radrm.host.storage.store import Store
 
 _GIB = 1 << 30
 _FEW_INODES = 10_000
@@ -71,6 +75,19 @@ def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
     if kind in _IN_MEMORY:
         return warn(name, f"{path} lies on {kind}: a reboot deletes every job", elsewhere)
     return ok(name, kind)
+
+
+def store(path: str) -> Finding:
+    """Whether a daemon that starts could read the records of unfinished jobs. For while none runs:
+    the store is only read."""
+    name = "store"
+    try:
+        with damage_told(path), contextlib.closing(Store(path, read_only=True)) as opened:
+            opened.kept()
+    except StoreError as error:
+        what, _, step = str(error).rpartition("; ")
+        return fail(name, what, step)
+    return ok(name, "its records can be read")
 
 
 def network_of(path: str) -> str | None:
