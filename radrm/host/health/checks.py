@@ -137,6 +137,7 @@ def _served_checks(
     (now,) = answers
     yield Check("SM activity", lambda: served.sm_activity(now["devices"]))
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
+    yield Check("launches", lambda: served.launches(now.get("launch_error")))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
     learned = served.sharing(now.get("sharing", ()))
     if learned is not None:
