@@ -63,8 +63,6 @@ class Snapshot:
         """Grows with every change of a job's record, not with readings and reports of progress."""
         self.now = state.step.now
         """The time of the last step."""
-        self.launch_error = state.launch_error
-        """Why the server cannot start any job now; None if it can."""
         self.settings: CoreSettings = state.settings
         self.for_users: tuple[UserReservation, ...] = tuple(state.for_users.every.values())
         self._jobs = state.jobs
