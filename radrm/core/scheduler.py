@@ -211,6 +211,11 @@ class Scheduler:
         return (*self.state.isolation.errors(now.boot_s), *lines)
 
     @property
+    def launch_error(self) -> str | None:
+        """Return why the server cannot start any job now; None if it can."""
+        return self.state.launch_error
+
+    @property
     def learned(self) -> tuple[LearnedLoss, ...]:
         """Return what was learned of the cost of sharing, by kind of device and mode."""
         return self.state.sharing.every()
