@@ -198,7 +198,7 @@ def job_environment(
     """
     submitted = envelope.environment
     environment = {k: v for k, v in submitted.items() if k not in _OF_THE_SUBMITTER}
-    added = named_in(environment, SUBMITTED_WITH)
+    added = named_in(environment, SUBMITTED_WITH) if SUBMITTED_WITH in environment else {}
     environment.pop(SUBMITTED_WITH, None)
     placement = action.placement
     defaults = _thread_variables(placement.shares)

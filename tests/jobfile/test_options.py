@@ -359,7 +359,7 @@ def test_the_first_help_has_what_most_jobs_need(text: str, most: int) -> None:
 
 
 def test_the_table_imports_nothing_heavy() -> None:
-    heavy = "typer rich argparse json msgspec logging datetime signal difflib pathlib asyncio"
+    heavy = "rich argparse json msgspec logging datetime signal difflib pathlib asyncio"
     code = (
         "import sys; before = set(sys.modules); import radrm.jobfile.command_line; "
         f"print(*(set({heavy.split()!r}) | {{'radrm.core.records'}}) & (set(sys.modules) - before))"

@@ -20,8 +20,8 @@ from radrm.errors import UsageError
 from radrm.slurm.asking import FORMAT, format_of
 from radrm.slurm.commands.slurm import _node
 from radrm.slurm.comment import started, waiting
+from radrm.slurm.scripts import is_gpumem_asked, is_wrapped, unwrap, wrap
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf, unequal
-from radrm.slurm.submitting import is_gpumem_asked, is_wrapped, unwrap, wrap
 
 FIRST = "#!/usr/bin/env -S radrm slurm-step"
 

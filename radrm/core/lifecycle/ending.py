@@ -44,8 +44,8 @@ from radrm.core.lifecycle.asking import limit_s
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.leaving import (
     begun_anew,
+    excused_retry,
     finish,
-    passing_retry,
     refuse_retry,
     retry,
     return_to_queue,
@@ -66,7 +66,7 @@ from radrm.core.lifecycle.outcomes import (
     with_measured,
     with_saved,
 )
-from radrm.core.lifecycle.outer import end_without_outer, retries_loss, runs_again
+from radrm.core.lifecycle.outer_job import end_without_outer, retries_loss, runs_again
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.records import Attempt, Chip, Job
 from radrm.core.rules import Recovery
@@ -88,11 +88,11 @@ _END_OF_STOP = {
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """Record the end of an attempt, release its devices, and move its job."""
-    if event.never_started is not None and (event.passing or event.passes is not None):
+    if event.never_started is not None and (event.transient or event.excuse is not None):
         # The reason lies with the server and may be over soon, so the attempt does not count.
         # A user's files keep that user's jobs alone.
-        voided(state, job, attempt, event.never_started, all_pause=event.passing)
-        if event.passing:
+        voided(state, job, attempt, event.never_started, all_pause=event.transient)
+        if event.transient:
             launches_fail(state, event.never_started)
         return
     job, attempt = _with_right_start(state, job, attempt, event)
@@ -286,11 +286,11 @@ def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     """Move a failed job that runs again without using up its retries; False for any other."""
     if event.host_oom is not None and _enlarge(state, job, attempt, event.host_oom):
         return True
-    if event.passes is None:
+    if event.excuse is None:
         return False
     # The first time, the neighbour may have gone before anybody saw it.
     alone_again = event.beside and job.passing_used > 0 and _was_alone(state, attempt)
-    return not alone_again and passing_retry(state, job, event.passes, event.fault)
+    return not alone_again and excused_retry(state, job, event.excuse, event.fault)
 
 
 def _was_alone(state: State, attempt: Attempt) -> bool:

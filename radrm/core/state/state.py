@@ -53,9 +53,9 @@ from radrm.core.state.load import SmactWindow, Window
 from radrm.core.state.nodes import Nodes
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.queue.line import Ranks
+from radrm.core.state.queue.lines import Aside, Verdicts
 from radrm.core.state.queue.order import Order, SafeOrder
 from radrm.core.state.queue.queue import JobQueue
-from radrm.core.state.queue.waiting import Aside, Verdicts
 from radrm.core.state.readings import Track
 from radrm.core.state.reserved import Planned, Seen, UserReservations
 from radrm.core.state.sharing import Sharing
@@ -147,7 +147,7 @@ class State:
         verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room)
         at_once = settings.gpuless_at_once
         self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, at_once, verdicts)
-        self.waiting = self.queue.lines
+        self.lines = self.queue.lines
         self.ledgers: dict[str, DeviceLedger] = {}
         self.listed: list[Device] = []
         """The devices that have not vanished, by node and index."""
@@ -250,7 +250,7 @@ class State:
     def _count(self, job: Job | None, attempt: Attempt | None) -> None:
         self.nodes.update(job, attempt)
         if job is not None and self.users.update(job, attempt):
-            self.waiting.use_changed(job.spec.uid)
+            self.lines.use_changed(job.spec.uid)
 
     def put_progress(self, job: Job, progress: Progress) -> None:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
@@ -349,14 +349,14 @@ class State:
                 self.ledgers[uuid].vanish()
             self.forget_if_gone(uuid)
         sizes = tuple(sorted({device.capacity_mib for device in self.known_devices()}))
-        self.waiting.resize(sizes)
+        self.lines.resize(sizes)
         self.largest_mib.clear()
         self.version += 1
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the capacities of nodes. What live jobs have booked stays booked."""
         if self.nodes.see(nodes):
-            self.waiting.classify_again()
+            self.lines.classify_again()
             self.version += 1
 
     def known_devices(self) -> list[Device]:
@@ -448,7 +448,7 @@ class State:
         self.for_users.seen = seen
         for ledger in self.ledgers.values():
             ledger.reserved_for_others()
-        self.waiting.bar(barred)
+        self.lines.bar(barred)
 
     # ------------------------------------------------------------- rules and time
 

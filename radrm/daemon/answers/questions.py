@@ -268,6 +268,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
     return {
         "devices": gpus(loop, words, uid),
         "mps": mps(loop, words, uid),
+        "launch_error": loop.scheduler.launch_error,
         "rules": list(loop.scheduler.errors(loop.clock.now(), refused=True)),
         "sharing": learned_documents(loop.scheduler.learned),
         "unknown_gpus": {

@@ -30,7 +30,7 @@ def too_large_to_start(envelope: Envelope) -> str | None:
     limit = max(_SMALLEST_OF_ALL, min(limit, _LARGEST_OF_ALL))
     total = 0
     for name, value in envelope.environment.items():
-        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        size = len(f"{name}={value}".encode("utf-8", "surrogateescape")) + 1
         if size > _LARGEST_STRING:
             return (
                 f"variable {name[:40]!r} of its environment has {size} bytes, and the kernel "

@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,8 +151,9 @@ def _send_logs(errors: int) -> None:
 
 
 def receive_output(errors: int) -> tuple[bytes, list[int]]:
-    """Return what the job's process wrote, and the descriptors of its logs: standard error, and
-    standard output. They are its own, so their offsets are where the job's last writes ended."""
+    """Close the runner's end. Return what the job's process wrote, and the descriptors of its logs:
+    standard error, and standard output. They are its own, so their offsets are where the job's last
+    writes ended."""
     receiver = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, errors)
     receiver.setblocking(False)
     output, logs = b"", list[int]()
@@ -169,7 +170,7 @@ def receive_output(errors: int) -> tuple[bytes, list[int]]:
     except BlockingIOError:
         pass
     finally:
-        receiver.detach()
+        receiver.close()
     return output, logs
 
 
@@ -231,7 +232,7 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         wrong = CannotStart(
             f"cannot write the log {path}: {cause}; {step}, or name another with {option}"
         )
-        raise wrong.later() if may_pass(error) else wrong from None
+        raise wrong.later() if is_transient(error) else wrong from None
     os.set_blocking(fd, True)
     os.dup2(fd, target)
 
@@ -253,7 +254,7 @@ def enter(launch: Fields) -> None:
                 f"the snapshot of the code is gone: {folder}; submit the job again"
             ) from None
         wrong = f"cannot enter the folder {folder}: {error.strerror}; "
-        if may_pass(error) or (absent and _home_is_away(launch)):
+        if is_transient(error) or (absent and _home_is_away(launch)):
             raise CannotStart(wrong + "see whether its file system is mounted").later() from None
         raise CannotStart(wrong + "make it, or name another with --chdir") from None
 

@@ -105,6 +105,15 @@ def _of_rows(found: Iterable[tuple[Document, str]]) -> list[str]:
     return _causes((index, "", cause) for row, cause in found for index in row["gpus"])
 
 
+def launches(error: str | None) -> Finding:
+    """Whether jobs can start; `error` is the daemon's reason if none can now."""
+    name = "launches"
+    if error is None:
+        return ok(name, "jobs can start")
+    again = "jobs wait until then, and radrm tries again by itself"
+    return fail(name, f"the server cannot start jobs: {error}", again)
+
+
 def rules(errors: Sequence[str]) -> Finding:
     """The rules (of third parties, for example) that have failed and rest."""
     name = "rules"

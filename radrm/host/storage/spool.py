@@ -151,7 +151,9 @@ def _text(value: object) -> bool:
 
 
 def _texts(value: object) -> bool:
-    return isinstance(value, dict) and all(_text(k) and _text(v) for k, v in value.items())
+    if not isinstance(value, dict) or not all(type(each) is str for each in value.values()):
+        return False
+    return _text("".join([f"{name}{text}" for name, text in value.items()]))
 
 
 def _words(value: object) -> bool:

@@ -134,3 +134,8 @@ def test_names_of_gpus_that_are_not_here() -> None:
 def test_rules_that_have_failed_are_said() -> None:
     judged(served.rules([]), "ok", "work")
     judged(served.rules(["the policy x failed (KeyError)"]), "warn", "the policy x failed")
+
+
+def test_a_server_that_cannot_start_jobs_is_said() -> None:
+    judged(served.launches(None), "ok")
+    judged(served.launches("too many open files"), "fail", "too many open files", "again")
