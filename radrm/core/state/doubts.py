@@ -10,8 +10,9 @@ job that worked there. A job *fails at once* within `QUICK_S` of its start, alon
 Most such failures are mistakes of users, and must cost no GPU. So the jobs of a user count once
 together, but each counts if another one of the same time works elsewhere: then the mistake is not
 in all of them. A job that was submitted `CORRECTED_S` after the user's last failure here counts not
-at all: somebody tries, errs and corrects. At `MOST` the device is doubted: it is drained for a pause that doubles.
-After it, one more failure that counts is enough; a job that works there ends the streak.
+at all: somebody tries, errs and corrects. At `MOST` the device is doubted: it is drained for a
+pause that doubles. After it, one more failure that counts is enough; a job that works there ends
+the streak.
 
 Invariants:
 - No device is doubted unless a job works on another one. So a single device never is, and all
