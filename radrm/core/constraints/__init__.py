@@ -15,4 +15,5 @@ The files, in the order in which they may import one another:
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
     offers       one device as one job would find it, kept while nothing there changes
+    searches     what policies have answered, and searches that failed, kept
 """

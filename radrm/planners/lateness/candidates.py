@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec import Struct, field
 
-from radrm.core.planning.assembly import Found
+from radrm.core.planning.placing import Found
 from radrm.core.records import Job
 from radrm.core.view import View
 from radrm.core.words import Quantity
