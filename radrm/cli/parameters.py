@@ -71,5 +71,7 @@ FORMAT = Parameter(
 NO_HEADER = Parameter(
     "no_header", FLAG, "With --format: without the line of headings.", flags=("--no-header",)
 )
-DEVICES = Parameter("devices", WORDS, "GPU indices or UUIDs; all GPUs by default.", "DEVICE...")
+DEVICES = Parameter(
+    "devices", WORDS, "GPU indices (0-3,5) or UUIDs; all GPUs by default.", "DEVICE..."
+)
 YES = Parameter("yes", FLAG, "All GPUs, without asking.", flags=("--yes", "-y", "--all"))

@@ -38,7 +38,7 @@ from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, misplaced, outer_job, pending, usage
-from radrm.core.lifecycle.ending import ended, voided
+from radrm.core.lifecycle.ending import ended, lift_doubts, voided
 from radrm.core.lifecycle.followers import is_open, settle
 from radrm.core.lifecycle.launching import launch_again
 from radrm.core.lifecycle.leaving import end_pause
@@ -148,6 +148,8 @@ class Scheduler:
         state, what = self.state, timer.what
         if what in (timers.ALL_PLANNERS, timers.RESERVATION_OVER):
             return True  # `end_planned` removes a reservation before the planners are called
+        if what == timers.DOUBT_OVER:
+            return lift_doubts(state)
         if what == timers.CLOSING:
             return reservations.sort_again(state, timer)
         if what == timers.RULES_AGAIN:
@@ -207,6 +209,11 @@ class Scheduler:
         found = self.state.proposals.refused.lasting(now.boot_s) if refused else ()
         lines = (f"job {each.job_id}: {each.message(now.boot_s)}" for each in found)
         return (*self.state.isolation.errors(now.boot_s), *lines)
+
+    @property
+    def launch_error(self) -> str | None:
+        """Return why the server cannot start any job now; None if it can."""
+        return self.state.launch_error
 
     @property
     def learned(self) -> tuple[LearnedLoss, ...]:

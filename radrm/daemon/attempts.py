@@ -36,12 +36,15 @@ from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify_shared, judge
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
 _MOST_LOGS = 4096
 _MOST_OTHERS = 256
 
+_CUT_OFF = Lost("the server went down when it was about to begin", True, None)
+"""Of a launch in an earlier boot that has left no record: it may have begun."""
 _ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost: "it is lost"}
 
 
@@ -68,6 +71,11 @@ class Attempts:
         for job, attempt in self._scheduler.snapshot.running:
             alive()
             found = self._launcher.adopt(attempt.serial, job.id)
+            if isinstance(found, Void) or (isinstance(found, Lost) and not found.began):
+                # Daemon and runner both died in the launch. Nothing ran, if the files are all
+                # there: they are not synced. A step's are.
+                all_there = self._clock.is_of_this_boot(attempt.launched)
+                found = Void() if all_there or job.outer is not None else _CUT_OFF
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
@@ -81,8 +89,6 @@ class Attempts:
                 if mib is not None:
                     self._launcher.set_memory(attempt.serial, mib, most_memory_of(job))
             crossed("attempt adopted", type(found).__name__)
-            if isinstance(found, Lost) and not found.began:
-                found = Void()  # daemon and runner both died in the launch: nothing ran
             adopted.append((job, attempt, found))
         saved = self._launcher.read_saved(
             attempt.serial
@@ -136,18 +142,24 @@ class Attempts:
         events: list[ev.Event] = []
         running = self._scheduler.snapshot.running
         news = None if ready is None else self._launcher.with_news(ready)
+        answered = self._failures.answered()
+        if news is not None and not news and not answered:
+            return []
         its = self._launcher.live if news is None else news
         for serial in its.difference(attempt.serial for _, attempt in running):
             if isinstance(self._launcher.poll(serial), (Ended, Lost)):
                 log.info("attempt %d, which was given up, has ended", serial)
                 self._launcher.forget(serial)
-        answered = self._failures.answered()
         for job, attempt in running:
             if (end := answered.get(attempt.serial)) is not None:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             if news is not None and attempt.serial not in news:
                 continue
+            told = False
             while (found := self._launcher.poll(attempt.serial)) is not None:
+                if told and isinstance(found, (Ended, Lost)):
+                    found = replace(found, started=None)
+                told = told or isinstance(found, Started)
                 if not self._failures.wait(attempt, found):
                     saved = self._saved_by(attempt, found)
                     events += self._ends.events_of(job, attempt, found, saved)

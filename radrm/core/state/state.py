@@ -46,6 +46,7 @@ from radrm.core.records import (
     UserReservation,
 )
 from radrm.core.settings import CoreSettings
+from radrm.core.state.doubts import Doubts
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.load import SmactWindow, Window
@@ -157,6 +158,7 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
+        self.doubts = Doubts()
         self.idle_w: dict[str, float] = {}
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
@@ -338,7 +340,7 @@ class State:
                 )
                 ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
-            ledger.drained = self.drained.get(uuid)
+            ledger.drained = self.drained.get(uuid) or self.doubts.now.get(uuid)
             ledger.vanished = False
             ledger.see(device)
         self.listed = sorted(listed.values(), key=lambda d: (d.node, d.index))
@@ -382,6 +384,7 @@ class State:
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
         """Drain a device for this reason, or resume it (None)."""
+        self.doubts.trust(uuid)
         if reason is None:
             self.drained.pop(uuid, None)
         else:
@@ -389,6 +392,12 @@ class State:
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
         self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
+
+    def put_doubt(self, uuid: str) -> None:
+        """Drain a device as long as it is doubted. That is not saved."""
+        if uuid in self.ledgers:
+            self.ledgers[uuid].drain(self.drained.get(uuid) or self.doubts.now.get(uuid))
+        self.version += 1
 
     def _loss_changed(self, kind: str) -> None:
         for ledger in self.ledgers.values():

@@ -132,6 +132,8 @@ class Array:
         (self._live.add if job.state.live else self._live.discard)(job.id)
         if job.array is not None and (job.array.fails or job.id == self._carrier):
             self.fails, self._carrier = job.array.fails, job.id
+        if self.at_once is None and self.max_fails is None:
+            return [job.id], [job.id] * eligible  # it has a place for each
         self._ready.discard(job.id)
         mine = [job.id] if eligible and self._ready.put(job, self._order_key(job)) else []
         free = None if self.at_once is None else self.at_once - len(self._live)

@@ -79,6 +79,7 @@ TIMES = [
     (["--since", "2026-01-31"], datetime(2026, 1, 31).timestamp(), NOW),
     (["--since=2026-01-31T18:00+02:00"], 1769875200.0, NOW),
     (["--since", "999999d"], 0.0, NOW),
+    (["--since=yesterday", "--until=0:00"], midnight(NOW, 1), midnight(NOW)),
     (["--since=yesterday", "--until=today"], midnight(NOW, 1), midnight(NOW)),
 ]
 
@@ -98,7 +99,10 @@ MISTAKES = [
     (["--energy", "--by", "colour"], "--by: 'colour' is none of user, job, gpu, day, group"),
     (["--energy", "--since", "1d", "--until", "2d"], "--since 1d is not before --until 2d"),
     (["--energy", "--since", "soon"], "neither a time span nor a date; write 7d, 12h"),
-    (["--energy", "--until", "2030-13-01"], "--until: '2030-13-01' is neither"),
+    *[
+        (["--energy", "--until", text], f"'{text}' is neither")
+        for text in ("2030-13-01", "2026-11")
+    ],
 ]
 
 
