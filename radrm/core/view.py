@@ -157,9 +157,9 @@ class View:
         """
         return self._state.lines.need_of(job.id)
 
-    def offers_mark(self) -> tuple[object, ...]:
-        """Return a value that differs if a device may take other jobs than earlier."""
-        return self.kept_offers.mark()
+    def moment(self) -> int:
+        """Return a number that grows when a device may take other jobs than before."""
+        return self.searches.moment()
 
     def running(self) -> Iterator[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

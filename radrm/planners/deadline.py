@@ -154,7 +154,7 @@ class Deadline(OrderPolicy):
         state = view.kept(self.name, self.version) or {}
         seen = Seen.of(view, self.name)
         if self._update(view, seen, state):
-            seen.look = None
+            seen.moment = None
         if not job.spec.gpus or not len(seen.ranking):
             return Starter(self, view, {}).reasons(job)
         return Call(self, view, Plan(state=state), seen).reasons(job)

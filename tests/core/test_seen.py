@@ -26,7 +26,7 @@ from tests.core.test_offers import SETTINGS, Mover, also_play, lives, servers
 from tests.examples import some
 from tests.world import GIB, World, default_planner, gpus
 
-CACHES = {"kept_offers", "searches", "answers", "scratch", "offers_mark"}
+CACHES = {"kept_offers", "searches", "answers", "scratch", "moment"}
 """What a planner keeps, and a value that says only whether something has changed."""
 
 

@@ -218,14 +218,6 @@ class Offers:
             state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
-    def mark(self) -> tuple[object, ...]:
-        """Return a value that differs if an offer to a job without reservations may differ.
-
-        But for those that depend on the time: of devices that planners have reserved.
-        """
-        ledgers, now_s = self._state.ledgers.items(), self._state.step.now.boot_s
-        return tuple([(i, each.version, each.smact, each.is_stale(now_s)) for i, each in ledgers])
-
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
     ) -> Offer:

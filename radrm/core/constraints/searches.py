@@ -5,7 +5,7 @@ Theory of operation
 Planners try the same jobs after almost every event, and most of them find no room. A search that
 found too few devices (`Failure`) is kept for its job, with the *moment* at which it was right.
 
-A moment is over when any device may take other jobs than before (`_moment`). It is looked for once
+A moment is over when any device may take other jobs than before (`moment`). It is looked for once
 after each change of the state, and notes which devices have changed. Only these are asked again,
 and those that may answer otherwise at any time. Most of them need no question: the core refuses all
 jobs of a class alike, and a job that lacked memory still lacks it where less is free than it needs
@@ -116,7 +116,7 @@ class Searches:
         self._since: dict[int, list[tuple[int, bool]]] = {}
         """The devices changed since an earlier moment, and whether more has changed."""
 
-    def _moment(self) -> int:
+    def moment(self) -> int:
         """Return a number that grows when a device may take other jobs than before."""
         state = self._state
         if self._looked[0] is not state.step or self._looked[1] != state.version:
@@ -158,7 +158,7 @@ class Searches:
     def unsure(self, failure: Failure, words: bool) -> Collection[int]:
         """Return the places of the devices that the search may find otherwise now: they must be
         asked again. `words`: also those that refuse, but perhaps in other words."""
-        moment, every = self._moment(), self._state.for_users.every
+        moment, every = self.moment(), self._state.for_users.every
         known = failure.moment == moment and not failure.fleeting and not every
         if known and not (words and failure.old):
             return ()
@@ -195,7 +195,7 @@ class Searches:
 
     def settle(self, failure: Failure) -> None:
         """Note that a search fails with the devices as they are now."""
-        failure.moment = self._moment()
+        failure.moment = self.moment()
 
     def keep(
         self,
