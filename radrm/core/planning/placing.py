@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.constraints.fit import can_be_time_sliced
+from radrm.core.constraints.alone import can_be_time_sliced
 from radrm.core.constraints.offers import OffersOfRole
 from radrm.core.planning.choosing import Choice, Chooser, shortage
 from radrm.core.records import LOCAL_NODE, Device, Job, NodeUse, Placement, Refusal, Role, Share
