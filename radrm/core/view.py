@@ -15,12 +15,13 @@ from typing import Any
 
 from radrm.core.constraints.claims import earliest_free_s, free_from_s, leaving
 from radrm.core.constraints.feasibility import suitable
-from radrm.core.constraints.fit import turns
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
-from radrm.core.constraints.offers import Answers, Occupant, Offer, Offers
+from radrm.core.constraints.offers import Occupant, Offer, Offers
 from radrm.core.constraints.placement import refuse_start
+from radrm.core.constraints.searches import Answers, Searches
+from radrm.core.constraints.turns import turns
 from radrm.core.records import (
     Attempt,
     Device,
@@ -55,8 +56,9 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.searches = Offers(state)
-        """For planners that call policies: what they have offered, and which searches failed."""
+        self.kept_offers = Offers(state)
+        self.searches = Searches(state, self.kept_offers)
+        """For planners that call policies: which searches failed."""
         self.answers = Answers(state.jobs)
         """For planners that call policies."""
         self.scratch: dict[str, Any] = {}
@@ -155,9 +157,9 @@ class View:
         """
         return self._state.lines.need_of(job.id)
 
-    def offers_mark(self) -> tuple[object, ...]:
-        """Return a value that differs if a device may take other jobs than earlier."""
-        return self.searches.mark()
+    def moment(self) -> int:
+        """Return a number that grows when a device may take other jobs than before."""
+        return self.searches.moment()
 
     def running(self) -> Iterator[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""
@@ -337,8 +339,8 @@ class View:
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""
-        return self.searches.all(job, role)
+        return self.kept_offers.all(job, role)
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
-        return self.searches.of(job, role, uuid, mode)
+        return self.kept_offers.of(job, role, uuid, mode)

@@ -22,7 +22,8 @@ The files, in the order in which they may import one another:
     capping      memory caps by the driver: set, raised, checked
     counting     what the daemon counts from its start on
     effects      carry out actions, one handler for each kind
-    decisions    step, save, act; what estimators learn from ended attempts
+    past_runs    what ended attempts have shown, for estimators
+    decisions    step, save, act
     loop         wait, gather events, process them
     answers      what clients may ask and command (a folder)
     last_state   answer questions from the store while no daemon runs

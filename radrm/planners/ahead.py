@@ -5,7 +5,7 @@ Theory of operation
 `forecast` tells when one job could start if nothing else did. Here the jobs before it start, too.
 The play begins with the jobs that run and what each has left to do. It goes from one expected end
 to the next. At each it does what the planner does: the head starts if the policy finds devices
-among the offers of that moment (`core/planning/assembly.py`). With `backfill`, jobs behind it
+among the offers of that moment (`core/planning/placing.py`). With `backfill`, jobs behind it
 start if the head is not delayed too much, by the planner's own rule.
 
 Jobs that share a GPU slow one another down (`radrm/interference/model.py`); their work left is
@@ -28,9 +28,10 @@ from math import inf
 
 from msgspec import Struct
 
-from radrm.core.constraints.offers import Answers, OffersOfRole
-from radrm.core.planning.assembly import Placer
-from radrm.core.planning.fallback import Checked
+from radrm.core.constraints.offers import OffersOfRole
+from radrm.core.constraints.searches import Answers
+from radrm.core.planning.placing import Placer
+from radrm.core.planning.searching import Checked
 from radrm.core.records import Attempt, Job, Placement
 from radrm.core.remaining import TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy

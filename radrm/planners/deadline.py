@@ -53,8 +53,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from radrm.core import events as ev
-from radrm.core.planning.assembly import Found
-from radrm.core.planning.fallback import Checked, RuleFailed
+from radrm.core.planning.placing import Found
+from radrm.core.planning.searching import Checked, RuleFailed
 from radrm.core.proposals import Migrate, Preempt, Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
@@ -154,7 +154,7 @@ class Deadline(OrderPolicy):
         state = view.kept(self.name, self.version) or {}
         seen = Seen.of(view, self.name)
         if self._update(view, seen, state):
-            seen.look = None
+            seen.moment = None
         if not job.spec.gpus or not len(seen.ranking):
             return Starter(self, view, {}).reasons(job)
         return Call(self, view, Plan(state=state), seen).reasons(job)

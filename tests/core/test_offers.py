@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
-from radrm.core.constraints.fit import choose_turns, turns
-from radrm.core.constraints.offers import Answers
+from radrm.core.constraints.searches import Answers, Searches
+from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
-from radrm.core.planning.assembly import find_placement
-from radrm.core.planning.fallback import Checked, fails_again, find_with_fallback
+from radrm.core.planning.placing import Placer
+from radrm.core.planning.searching import Checked, fails_again, find_with_fallback
 from radrm.core.proposals import Migrate, Proposal, Reserve
 from radrm.core.records import Checkpoint, Device, Job, Refusal, Role, UserReservation
 from radrm.core.rules import Plan, Policy
@@ -80,7 +80,7 @@ class Mover:
             return [Reserve(job_id=head.id, devices=taken, start_s=start_s, end_s=end_s)]
         if self.wish == "migrate":
             for job, _ in view.running():
-                found = find_placement(view, Magm(), job, None)
+                found = Placer(view, Magm(), job, None).find()
                 if found.placement is not None:
                     return [Migrate(job_id=job.id, placement=found.placement)]
         return []
@@ -91,7 +91,9 @@ class Mover:
 
 def compared(world: World) -> Compared:
     """Compare the offers of this world's scheduler from now on."""
-    found = world.scheduler.view.searches = Compared(world.scheduler.state)
+    state, view = world.scheduler.state, world.scheduler.view
+    found = view.kept_offers = Compared(state)
+    view.searches = Searches(state, found)
     found.wrong = []
     return found
 
@@ -189,7 +191,7 @@ def search_all(world: World, policy: Policy, quick: bool) -> None:
     """
     view = world.scheduler.view
     for job in [job for job in world.scheduler.state.jobs.values() if job.state.waiting]:
-        fresh = find_placement(view, Checked(policy, Answers({})), job, None)
+        fresh = Placer(view, Checked(policy, Answers({})), job, None).find()
         if fails_again(view, policy, job):
             assert fresh.placement is None
         if not quick:

@@ -26,7 +26,7 @@ from tests.core.test_offers import SETTINGS, Mover, also_play, lives, servers
 from tests.examples import some
 from tests.world import GIB, World, default_planner, gpus
 
-CACHES = {"searches", "answers", "scratch", "offers_mark"}
+CACHES = {"kept_offers", "searches", "answers", "scratch", "moment"}
 """What a planner keeps, and a value that says only whether something has changed."""
 
 
@@ -191,7 +191,7 @@ def elsewhere(snapshot: Snapshot, order: Order) -> Snapshot:
 
 
 def test_each_question_is_asked_here() -> None:
-    made = {"searches", "answers", "scratch"}  # attributes
+    made = {"kept_offers", "searches", "answers", "scratch"}  # attributes
     assert public(View) | made == OF_VIEW.keys() | CACHES
     slots = {name for name in Snapshot.__slots__ if not name.startswith("_")}
     assert public(Snapshot) == OF_SNAPSHOT.keys() | {"view", "data", "of", "detach"}

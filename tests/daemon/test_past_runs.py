@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core.records import Attempt, Chip, Instant, Job, Progress, Usage
 from radrm.core.words import Outcome
-from radrm.daemon.decisions import runs_of
+from radrm.daemon.past_runs import runs_of
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.explanations import explain
 from radrm.estimators.interface import PastRun

@@ -9,10 +9,13 @@ The files, in the order in which they may import one another:
     need         how much memory a job needs on each of its GPUs
     claims       who has or will have what of a device, and until when
     nodes        why a job cannot have its CPUs and its host memory
-    fit          why a device cannot take a job, alone or beside the jobs there
+    alone        a job and a device, whatever else runs there
+    turns        turns of users on an MPS server
+    fit          why a device cannot take a job now
     placement    all shares of a placement together
     reserve      a planner's reservation for a waiting job
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
     offers       one device as one job would find it, kept while nothing there changes
+    searches     what policies have answered, and searches that failed, kept
 """

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from radrm.core.constraints.claims import idle_for, refuse_overlap
-from radrm.core.constraints.fit import (
-    can_be_time_sliced,
-    mode_on,
-    refuse_booked,
-    refuse_company,
-    refuse_itself,
-    refuse_more,
-    refuse_room,
-)
+from radrm.core.constraints.alone import can_be_time_sliced, mode_on, refuse_room
+from radrm.core.constraints.claims import idle_for
+from radrm.core.constraints.fit import refuse_device, refuse_more
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import (
     refuse_amounts,
@@ -30,29 +23,6 @@ from radrm.core.words import Collocation, Unit
 
 TaskId: TypeAlias = tuple[str, int]
 """A task's role and number."""
-
-
-def refuse_device(
-    state: State, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
-) -> Refusal | None:
-    """Return the first constraint that keeps this job from this device now; None if it can join.
-
-    `mode`: share the device in this mode. None: in the mode that the job would have there.
-    """
-    itself = refuse_itself(state, job, role, ledger)
-    if itself is not None:
-        return itself
-    mode = mode_on(state, job, role, ledger) if mode is None else mode
-    company = refuse_company(state, job, ledger, mode)
-    if company is not None:
-        return company
-    if job.spec.sm_share is not None and (booked := refuse_booked(state, job, ledger, mode)):
-        return booked
-    if state.settings.overcommit:
-        # A policy that ignores memory would let a job die where it died before.
-        need = effective_need_mib(state, job, role) if job.recovers else None
-        return refuse_room(state, job, need, ledger, need)
-    return refuse_overlap(state, job, role, ledger)
 
 
 def refuse_start(state: State, job: Job) -> Refusal | None:

@@ -35,6 +35,21 @@ from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.radfile import JobFile
 
+log = logging.getLogger("radrm")
+
+AT_ONCE = 50
+"""Jobs that are taken in with one transaction. The time is looked at between two of these."""
+TURN_S = 0.05
+"""Seconds for a long array before other envelopes have their turn again."""
+LOOK_S = 0.25
+"""Seconds of one look, to answer questions in a second. The last `AT_ONCE` jobs, or the last
+envelope, may take longer."""
+LOOK_BYTES = 1024 * 1024
+"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
+RELIST_S = 60.0
+"""Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
+RESTS_S = 1.0
+"""Pause until the next look, while users rest (`admission`)."""
 SHORTEST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 LONGEST_REASON = 300
@@ -60,21 +75,8 @@ def in_short(error: Exception) -> str:
     return plain(text[:LONGEST_REASON])
 
 
-log = logging.getLogger("radrm")
-
-AT_ONCE = 50
-"""Jobs that are taken in with one transaction. The time is looked at between two of these."""
-TURN_S = 0.05
-"""Seconds for a long array before other envelopes have their turn again."""
-LOOK_S = 0.25
-"""Seconds of one look, to answer questions in a second. The last `AT_ONCE` jobs, or the last
-envelope, may take longer."""
-LOOK_BYTES = 1024 * 1024
-"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
-RELIST_S = 60.0
-"""Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
-RESTS_S = 1.0
-"""Pause until the next look, while users rest (`admission`)."""
+class _NotYet(Exception):
+    """This envelope stays in the spool until the next look."""
 
 
 class _Left(Struct):
@@ -475,7 +477,3 @@ class Scan:
         for arrival in self._look.take_held()[2]:
             self._backlog.read_again(arrival.name, arrival.uid)
         self._admission.forget_read()
-
-
-class _NotYet(Exception):
-    """This envelope stays in the spool until the next look."""

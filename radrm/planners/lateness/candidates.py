@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec import Struct, field
 
-from radrm.core.planning.assembly import Found
+from radrm.core.planning.placing import Found
 from radrm.core.records import Job
 from radrm.core.view import View
 from radrm.core.words import Quantity
@@ -83,8 +83,8 @@ class Seen(Struct):
 
     ranking: Ranking = field(default_factory=lambda: Ranking(None, 0.0, 0.0))
     failed: set[Hashable] = field(default_factory=set)
-    look: tuple[object, ...] | None = None
-    """The devices then, as `View.offers_mark`; None: look again."""
+    moment: int | None = None
+    """The devices' moment then (`View.moment`); None: all are tried again."""
     wake_s: float | None = None
     _kinds: dict[int, Hashable] = field(default_factory=dict)
     _without_due: Job | None = None
@@ -113,7 +113,7 @@ class Seen(Struct):
         now_s = view.now.boot_s
         if not self._quiet or now_s >= self._weighed_s + _READ_S or now_s < self._weighed_s:
             return False
-        if head_without_due(view) is not self._without_due or view.offers_mark() != self.look:
+        if head_without_due(view) is not self._without_due or view.moment() != self.moment:
             return False
         kinds = self._kinds
         return self.failed.issuperset([kinds[each] for each in touched if each in kinds])
@@ -127,7 +127,7 @@ class Seen(Struct):
 
     def begin(self, view: View) -> None:
         """Forget what failed, if a device has changed since."""
-        if self.look is None or view.offers_mark() != self.look:
+        if self.moment is None or view.moment() != self.moment:
             self.failed.clear()
             self._without_due = None
 
@@ -150,7 +150,7 @@ class Seen(Struct):
 
     def end(self, view: View, quiet: bool, wake_s: float) -> None:
         """Note how a call ended: `quiet`, if nothing could start. It is called again by then."""
-        self._quiet, self.look = quiet, view.offers_mark()
+        self._quiet, self.moment = quiet, view.moment()
         self.wake_s = min(wake_s, (view.now.boot_s // _CHECK_S + 1) * _CHECK_S)
 
 

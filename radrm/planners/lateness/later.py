@@ -11,7 +11,7 @@ from math import inf
 
 from msgspec import Struct, field
 
-from radrm.core.planning.assembly import Found
+from radrm.core.planning.placing import Found
 from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.remaining import remaining_on
 from radrm.core.units import show_seconds

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import events as ev
-from radrm.core.planning.assembly import find_placement
+from radrm.core.planning.placing import Placer
 from radrm.core.proposals import Proposal, Reserve, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan
@@ -46,7 +46,7 @@ class Backfill:
     def _schedule(self, view: View, plan: Plan) -> Iterator[Proposal]:
         head = view.head()
         for job in list(view.waiting()):
-            found = find_placement(view, POLICY, job, None)
+            found = Placer(view, POLICY, job, None).find()
             if found.placement is not None:
                 yield Start(job_id=job.id, placement=found.placement)
             elif job is head and (slot := self._slot(view, job)) is not None:
@@ -70,5 +70,5 @@ class Backfill:
         return (min(every)[1], need, min(every)[0], length_s) if every else None
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        found = find_placement(view, POLICY, job, None)
+        found = Placer(view, POLICY, job, None).find()
         return found.refusals if found.placement is None else ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from radrm.core import events as ev
 from radrm.core.constraints.kinds import Rank, is_named, rank
-from radrm.core.planning.assembly import find_placement
+from radrm.core.planning.placing import Placer
 from radrm.core.records import Device
 from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import OUT_OF_SERVICE_S
@@ -206,7 +206,7 @@ def test_the_best_ranks_are_used_first(
     world.end(job)
     job = replace(job, use_last=uses(*sorted(last)))
     view = world.scheduler.view
-    found = find_placement(view, Magm(), job, None).placement
+    found = Placer(view, Magm(), job, None).find().placement
     assert found is not None and len(found.devices) == wanted
     ranks = sorted(view.rank(job, device) for device in world.devices)
     used = sorted(view.rank(job, d) for d in world.devices if d.uuid in found.devices)

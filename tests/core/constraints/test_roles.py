@@ -14,7 +14,7 @@ from radrm.core import events as ev
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.kinds import shortage_of
 from radrm.core.constraints.placement import check_placement
-from radrm.core.planning.assembly import find_placement
+from radrm.core.planning.placing import Placer
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Device, Estimate, Job, Needs, Placement, Role, Share
 from radrm.core.words import Collocation, DeviceKind, JobState, Quantity
@@ -228,7 +228,7 @@ def test_a_job_is_hopeless_exactly_if_no_placement_on_idle_devices_exists(
     )
     exists = any(check_placement(state, job, way) is None for way in placements(world, job))
     assert (hopeless(state, job) is None) is exists
-    found = find_placement(world.scheduler.view, policy, job, None).placement
+    found = Placer(world.scheduler.view, policy, job, None).find().placement
     assert (found is not None) is exists
     if found is not None:
         assert check_placement(state, job, found) is None

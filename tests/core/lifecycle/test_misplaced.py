@@ -9,7 +9,7 @@ from radrm.core.lifecycle.misplaced import CONTEXT_MIB, OVER_AFTER_S, STOPPED_AF
 from radrm.core.records import AttemptMemory, Job, Reading
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, DeviceKind, JobState, Outcome
-from radrm.daemon.decisions import runs_of
+from radrm.daemon.past_runs import runs_of
 from radrm.daemon.views.device_documents import device_documents
 from radrm.daemon.views.verdict import verdict
 from radrm.structs import replace

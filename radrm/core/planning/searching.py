@@ -7,7 +7,7 @@ A policy is a rule of somebody else. So each answer is checked (`Checked`): a wr
 job waits.
 
 Planners try the same jobs after almost every event. So a search that found too few devices is kept
-(`Offers.failure`) and not made again while too few devices would take the job. Only the devices
+(`Searches`) and not made again while too few devices would take the job. Only the devices
 that have changed are asked again, since each refuses by itself, for a job that has its GPUs for one
 role. A search on some devices only (`only`), or in one mode, is not kept.
 """
@@ -19,8 +19,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.constraints.offers import Answers, Failure, OffersOfRole
-from radrm.core.planning.assembly import Found, Placer
+from radrm.core.constraints.offers import OffersOfRole
+from radrm.core.constraints.searches import Answers, Failure
+from radrm.core.planning.placing import Found, Placer
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal, Role
 from radrm.core.rules import Ask, Policy
@@ -91,7 +92,7 @@ class _Search(Struct):
         self, checked: Checked, why: Sequence[Refusal], by_role: Sequence[OffersOfRole]
     ) -> None:
         searches, job = self.view.searches, self.job
-        known = searches.keep_failure(self.policy, job, [role for role, _ in by_role], why)
+        known = searches.keep(self.policy, job, [role for role, _ in by_role], why)
         if known.role is None:
             return
         ((role, offers),) = by_role
@@ -107,7 +108,7 @@ class _Search(Struct):
     def _failed_again(self) -> Failure | None:
         """Return the last search, with its present reasons, if it found too few devices and does so
         now; None: it may not."""
-        known = self.view.searches.failure(self.policy, self.job)
+        known = self.view.searches.last(self.policy, self.job)
         if known is None:
             return None
         unsure = self.view.searches.unsure(known, words=True)
@@ -136,7 +137,7 @@ class _Search(Struct):
 def fails_again(view: View, policy: Policy, job: Job) -> bool:
     """Return whether the last search for a job failed, and a search would fail now. It asks less
     than a search. False where that is not known."""
-    known = view.searches.failure(policy, job)
+    known = view.searches.last(policy, job)
     if known is None or view.isolation.rests("policy", policy.name):
         return False
     unsure = view.searches.unsure(known, words=False)

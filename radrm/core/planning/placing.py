@@ -15,7 +15,7 @@ offer of each device and each role, and answers with a placement or with the ref
 4. The *shares*. Each task gets its devices, with the memory to reserve there. A task on a GPU is
    on its GPU's node; the others go where CPUs are free (`put_on_nodes`).
 
-What it does not do: it keeps nothing, and it changes nothing. `fallback.py` checks the policy's
+What it does not do: it keeps nothing, and it changes nothing. `searching.py` checks the policy's
 answers, and keeps searches that failed.
 """
 
@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.constraints.fit import can_be_time_sliced
+from radrm.core.constraints.alone import can_be_time_sliced
 from radrm.core.constraints.offers import OffersOfRole
 from radrm.core.planning.choosing import Choice, Chooser, shortage
 from radrm.core.records import LOCAL_NODE, Device, Job, NodeUse, Placement, Refusal, Role, Share
@@ -49,20 +49,6 @@ class Found(Struct, frozen=True):
     too_few: bool = False
 
 
-def find_placement(
-    view: View, policy: Policy, job: Job, policy_state: Any, only: Collection[str] | None = None
-) -> Found:
-    """Return a placement of `job` at its smallest size, on devices that `policy` chooses.
-
-    `only`: use no other devices.
-    """
-    nowhere = view.refuse_start(job)
-    if nowhere is not None:
-        return Found(None, (nowhere,), policy_state)
-    placer = Placer(view, policy, job, policy_state, only)
-    return placer.place(placer.offers())
-
-
 class Placer(Struct):
     """Searches a place for a job at its smallest size, by a policy in this state.
 
@@ -75,6 +61,13 @@ class Placer(Struct):
     policy_state: Any
     only: Collection[str] | None = None
     mode: Collocation | None = None
+
+    def find(self) -> Found:
+        """Return a placement, or why there is none."""
+        nowhere = self.view.refuse_start(self.job)
+        if nowhere is not None:
+            return Found(None, (nowhere,), self.policy_state)
+        return self.place(self.offers())
 
     def offers(self) -> Sequence[OffersOfRole]:
         """Return each role that needs devices, with the offers of the devices to it."""
