@@ -38,7 +38,7 @@ from radrm.host.crossings import crossed
 from radrm.host.mps.interface import NoClientNow
 from radrm.host.storage.runs import Run
 from radrm.host.storage.submitted import Submission
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 
 log = logging.getLogger("radrm")
 
@@ -117,8 +117,8 @@ class Effects:
             else:
                 log.exception("%s failed, by a defect of radrm", _named(action))
                 reason = f"radrm failed: {type(error).__name__}: {error}; see the daemon's log"
-            now, passing = self._clock.now(), may_pass(error)
-            return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
+            now, transient = self._clock.now(), is_transient(error)
+            return [ev.ActionFailed(at=now, action=action, reason=reason, transient=transient)]
         return [] if done is None else [done]
 
     def go_on(self, waited: ServerReady) -> list[ev.Event]:
@@ -187,6 +187,7 @@ class Effects:
             if isinstance(record, Job):
                 self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
+                self._site.reports.end(record.serial)
                 yield record
                 job = self._scheduler.snapshot.job(record.job_id)
                 if job is not None and job.id not in over:  # else the job's line says it

@@ -142,9 +142,9 @@ def _served_checks(
     learned = served.sharing(now.get("sharing", ()))
     if learned is not None:
         yield Check("sharing", lambda: learned)
-    unknown = served.gpu_order(now.get("unknown_gpus", ()))
+    unknown = served.unknown_gpus(now.get("unknown_gpus"))
     if unknown is not None:
-        yield Check("GPU order", lambda: unknown)
+        yield Check("GPU names", lambda: unknown)
 
 
 def configuration(
