@@ -193,7 +193,7 @@ def _why_drained(found: DeviceSnapshot) -> str | None:
     """Why a device is drained, and what is wrong with it meanwhile; None if it is not drained."""
     if found.drained is None:
         return None
-    trouble = found.reading and (found.reading.error or found.reading.fault)
+    trouble = (found.reading.error or found.reading.fault) if found.reading else None
     return "; ".join(filter(None, (found.drained, trouble)))
 
 
