@@ -186,7 +186,7 @@ def left_behind(place: Place) -> Iterator[str]:
     state, run = place.paths.state, place.paths.run
     for pattern in (
         f"{state}/attempts/*",
-        f"{state}/elastic/*",
+        f"{run}/elastic/*",
         f"{run}/progress/*",
         f"{state}/spool/*.job",
         f"{state}/refused/*",

@@ -6,10 +6,10 @@
         store/         the database, the daemon's alone
         attempts/      one folder per attempt
         checkpoints/   one folder per job
-        elastic/       one folder per live attempt whose tasks can change, its user's
-    run/               sockets; no job may write there
+    run/               sockets
         traces/        notes on the traces that are under way
         progress/      one folder per live attempt, for the socket that takes its reports
+        elastic/       one folder per live attempt whose tasks can change, its user's
 
 The light submit path imports this file, so paths are plain text here: `pathlib`
 alone would cost a third of what Python itself takes to start.
@@ -105,8 +105,7 @@ class Paths:
     @property
     def elastic(self) -> str:
         """Where the daemon and the launchers of jobs speak about their tasks."""
-        # Jobs own folders there and may fill them: not the memory of `/run`, which all need.
-        return f"{self.state}/elastic"
+        return f"{self.run}/elastic"
 
     @property
     def socket(self) -> str:
@@ -256,7 +255,6 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.store, 0o700)
     _folder(paths.attempts, open_mode)
     _folder(paths.checkpoints, open_mode)
-    _folder(paths.elastic, open_mode)
     prepare_run(paths, system)
 
 
@@ -265,6 +263,7 @@ def prepare_run(paths: Paths, system: bool) -> None:
     open_mode = 0o711 if system else 0o700
     _folder(paths.run, 0o755 if system else 0o700)
     _folder(paths.progress, open_mode)
+    _folder(paths.elastic, open_mode)
 
 
 def _folder(path: str, mode: int) -> None:

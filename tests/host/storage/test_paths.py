@@ -165,12 +165,3 @@ def test_the_names_of_new_folders_survive_a_power_failure(
     monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.readlink(f"/proc/self/fd/{fd}")))
     prepare(Paths(str(tmp_path / "a" / "state"), str(tmp_path / "a" / "run")), False)
     assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "state")} <= synced
-
-
-def test_what_belongs_to_jobs_lies_on_the_disk_of_the_state(tmp_path: Path) -> None:
-    """A server's `/run` is memory that all need; a job can fill a folder that is its own."""
-    paths = Paths(str(tmp_path / "state"), str(tmp_path / "run"))
-    prepare(paths, system=True)
-    for path in (paths.checkpoints, paths.elastic, paths.users):
-        assert path.startswith(f"{paths.state}/")
-    assert os.listdir(paths.run) == ["progress"]
