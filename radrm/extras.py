@@ -24,6 +24,8 @@ else:
 
 PACKAGED = "/usr/lib/radrm"
 """The environment of the Debian package. It has no pip."""
+_PIP = "-I", "-m", "pip"
+"""Isolated: a `pip.py` in the present folder, which may be a user's, is not run as root."""
 _PIPX, _UV = "pipx_metadata.json", "uv-receipt.toml"
 
 
@@ -45,11 +47,11 @@ def command(extra: str, prefix: str = "", python: str = "") -> str:
     if os.path.exists(os.path.join(prefix, _UV)):
         return shlex.join([*sudo, "uv", "tool", "install", *_for_uv(extra, prefix)])
     if prefix == PACKAGED:
-        pip = ["sudo", "python3", "-m", "pip", "--python", python, "install", *packages(extra)]
+        pip = ["sudo", "python3", *_PIP, "--python", python, "install", *packages(extra)]
         return f"sudo apt install python3-pip && {shlex.join(pip)}"
     if prefix == sys.prefix and find_spec("pip") is None:  # as `uv venv` makes one
         return shlex.join([*sudo, "uv", "pip", "install", "--python", python, *packages(extra)])
-    return shlex.join([*sudo, python, "-m", "pip", "install", f"radrm[{extra}]"])
+    return shlex.join([*sudo, python, *_PIP, "install", f"radrm[{extra}]"])
 
 
 def packages(extra: str) -> list[str]:

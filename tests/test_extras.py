@@ -40,7 +40,7 @@ def test_packages() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        (None, "", "/env/bin/python -m pip install 'radrm[top]'"),
+        (None, "", "/env/bin/python -I -m pip install 'radrm[top]'"),
         ("pipx_metadata.json", "{}", "pipx inject tools 'textual>=0.86'"),
         (
             "uv-receipt.toml",
@@ -74,6 +74,6 @@ def test_of_debians_package() -> None:
 def test_where_only_root_may_write(tmp_path: Path, mocker: MockerFixture) -> None:
     mocker.patch.object(extras.os, "access", return_value=False)
     said = command("top", str(tmp_path), "/opt/radrm/bin/python")
-    assert said == "sudo /opt/radrm/bin/python -m pip install 'radrm[top]'"
+    assert said == "sudo /opt/radrm/bin/python -I -m pip install 'radrm[top]'"
     (tmp_path / "pipx_metadata.json").write_text("{}")
     assert command("top", str(tmp_path)).startswith("sudo pipx inject --global ")

@@ -105,6 +105,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         finally:
             (manager.reloading if loop.again else manager.stopping)()
             answers.close()
+            home.note_used(parts.records.store)
             parts.close(home.is_here)
         log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
     if loop.again:

@@ -260,6 +260,12 @@ class Home:
         if job_id >= self._jobs.below or serial >= self._serials.below:
             self._reserve(max(job_id, self._jobs.seen), max(serial, self._serials.seen))
 
+    def note_used(self, store: Store) -> None:
+        """Record at a daemon's end which numbers it has used: by them the next one knows a copy of
+        the store that is older. After a kill it knows only one from before that daemon's start."""
+        with contextlib.suppress(StoreError):  # a full disk, or another home by now
+            self._reserve(store.next_job_id(), store.next_serial())
+
     def _reserve(self, job_id: int, serial: int) -> None:
         jobs, serials = Reserved(job_id, job_id + BLOCK), Reserved(serial, serial + BLOCK)
         document = {

@@ -237,6 +237,22 @@ def test_after_a_lost_store_no_number_is_given_twice_and_it_is_said(
     )
 
 
+def test_a_copy_from_before_the_last_daemon_is_known_as_older(paths: Paths, tmp_path: Path) -> None:
+    """The way back after an upgrade."""
+    start(paths)
+    copy = tmp_path / "copy"
+    shutil.copy(paths.database, copy)
+    home = Home(paths, False)
+    store = home.open_store()
+    given = make_jobs(store, 2)
+    home.note_used(store)
+    store.close()
+    restore_copy(paths, copy)
+    store = Home(paths, False).open_store()
+    assert min(make_jobs(store, 1)) > max(given)
+    store.close()
+
+
 def test_without_a_marker_the_folders_tell_which_numbers_were_given(
     paths: Paths, caplog: pytest.LogCaptureFixture
 ) -> None:

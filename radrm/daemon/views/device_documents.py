@@ -61,7 +61,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Gpu:
         near=_near(device),
         sms=device.sms,
         sm_mhz=device.sm_mhz,
-        reason=found.drained
+        reason=_why_drained(found)
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
         or _reserved(snapshot, found, now)
         or (reading.smact_error if reading else None)
@@ -187,6 +187,14 @@ def _sm_booked(snapshot: Snapshot, jobs: Sequence[Job]) -> float:
         for share, attempt in live
         if share and attempt and attempt.placement.collocation is Collocation.MPS
     )
+
+
+def _why_drained(found: DeviceSnapshot) -> str | None:
+    """Why a device is drained, and what is wrong with it meanwhile; None if it is not drained."""
+    if found.drained is None:
+        return None
+    trouble = (found.reading.error or found.reading.fault) if found.reading else None
+    return "; ".join(filter(None, (found.drained, trouble)))
 
 
 def _reserved(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> str | None:

@@ -91,7 +91,7 @@ def code_refusal(fault: Fault, source: str) -> Refused:
         step = f"sudo chmod go-w {shlex.quote(fault.path)}"
     else:
         step = (
-            "install radrm as root: sudo python3 -m venv /opt/radrm && "
+            "install radrm as root: sudo python3 -I -m venv /opt/radrm && "
             f"sudo /opt/radrm/bin/pip install {shlex.quote(source)} && "
             "sudo /opt/radrm/bin/radrm service install"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.core import events as ev
 from radrm.core.records import AttemptMemory, Device, DeviceProcess, Reading
 from radrm.core.words import DeviceKind
-from radrm.daemon.views.device_documents import processes_on
+from radrm.daemon.views.device_documents import device_documents, processes_on
 from radrm.documents.server import GpuProcess
 from tests.world import World, gpus
 
@@ -43,3 +43,14 @@ def test_each_process_with_its_job() -> None:
     assert processes(everywhere) == (), "listed for each instance of its GPU"
     assert processes(Reading("GPU-0", world.now, attempts=None)) is None
     assert processes(Reading("GPU-0", world.now, error="the GPU is lost")) is None
+
+
+def test_a_drained_device_tells_its_trouble_too() -> None:
+    world = World(gpus(1))
+    world.step(ev.DrainRequested(at=world.now, device="GPU-0", reason="new driver"))
+    (well,) = device_documents(world.scheduler.snapshot, world.now)
+    lost = Reading("GPU-0", world.now, error="the GPU is lost")
+    world.step(ev.ReadingsTaken(at=world.now, readings=(lost,)))
+    (ill,) = device_documents(world.scheduler.snapshot, world.now)
+    assert (well.state, well.reason) == ("drained", "new driver")
+    assert (ill.state, ill.reason) == ("drained", "new driver; the GPU is lost")
