@@ -68,6 +68,10 @@ class Clock:
             return self.at(boot_s)
         return Instant(boot_s, wall_s, _short(boot) + ("" if self.scale == 1.0 else "x?"))
 
+    def is_of_this_boot(self, at: Instant) -> bool:
+        """Return whether an instant was stored since the machine has started."""
+        return at.boot is None or at.boot.startswith(_short(self._boot_id))
+
     def real_boot_s(self, boot_s: float) -> float:
         """The real time since boot at which this clock shows `boot_s`."""
         if self.scale == 1.0:

@@ -86,7 +86,7 @@ def test_a_defect_in_an_action_is_the_end_of_its_job_only_and_never_silent(
     effects._handlers[act.Launch] = Mock(side_effect=error)
     (failed,) = effects.carry_out(launch)
     assert isinstance(failed, ev.ActionFailed) and type(error).__name__ in failed.reason
-    assert not failed.passing
+    assert not failed.transient
     assert "defect" in caplog.text
     world.step(failed)
     assert type(error).__name__ in (world.jobs[job.id].reason or "")

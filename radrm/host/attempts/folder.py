@@ -3,15 +3,16 @@
 Theory of operation. Each file is written once, by one process, as a whole (`write_durably`);
 the claim is decided by `O_EXCL`. So a reader sees a file as it was meant, or not at all. A
 kill between two files leaves a state that the list below explains. A power failure can take
-back the claim only, and then no process lives that held it.
+back every file but a synced exit.json. What is left then proves no start to be void: the store
+knows the boot of each launch, and one of an earlier boot counts as begun.
 
-    launch.json   the daemon's, before the runner starts: all that the runner needs. It is on disk
-                  before start.json: until then nothing has begun that a power failure could hide
+    launch.json   the daemon's, before the runner starts: all that the runner needs
     lock          held by the runner while it lives
     claim         made by the process that decides the attempt: its runner, to run it, or
                   a daemon that found no runner, so that none ever starts it
     script        the runner's copy of the job's script, its user's to read
-    start.json    the runner's: on disk before the job's first instruction
+    start.json    the runner's: there before the job's first instruction. A step's is synced: one
+                  that has not begun is run again by Slurm
     exit.json     the runner's, once the last process of the job is gone. It tells the daemon before
                   the record is on disk: the end is, once the daemon has stored it, and if a power
                   failure comes before both, the attempt is lost as if that had come while it ran
@@ -218,17 +219,6 @@ def write_record(
         write_durably(path, data, whole=whole)
     else:
         write_whole(path, data)
-
-
-def sync_launch(folder: str) -> None:
-    """Put the content of the launch record on disk; the start record's own write does so with its
-    name. Raises `OSError`."""
-    fd = os.open(os.path.join(folder, LAUNCH), READING)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    crossed("launch record synced")
 
 
 def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], None]) -> bool:

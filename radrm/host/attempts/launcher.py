@@ -35,8 +35,8 @@ from radrm.host.attempts.evidence import (
     Void,
     read_saved,
 )
-from radrm.host.attempts.forking import Forker
-from radrm.host.attempts.live import Ending, Live
+from radrm.host.attempts.forking import Forker, Runner
+from radrm.host.attempts.live import Ending, Live, close_gate
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -54,6 +54,9 @@ from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
+
+_MOST_WAITING = 8
+"""Runners that wait for another attempt: each has two MiB of its own."""
 
 
 class Launcher:
@@ -87,6 +90,8 @@ class Launcher:
         self._owners_known = True
         """False while `_owners` has not heard of attempts that have come or gone."""
         self._asker = Asker()
+        self._waiting: list[Runner] = []
+        """Forked runners that have run an attempt, and wait for the next one of its user."""
         self._retiring: list[int] = []
         self._retired: list[int] = []
         self._clears = ThreadPoolExecutor(1, "step-removal")
@@ -111,7 +116,11 @@ class Launcher:
                 live.hand_over(plan.step, record)
             else:
                 gate = live.make_group(plan.prepare) if plan.prepare is not None else None
-                live.start_runner(gate, self._forker)
+                try:
+                    self._start_runner(live, gate)
+                finally:
+                    close_gate(gate)
+                crossed("runner started")
         except OSError as error:
             if live.cgroup is not None:
                 cgroups.remove(live.cgroup)
@@ -119,6 +128,34 @@ class Launcher:
             raise cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
         self._owners_known = False
+
+    def _start_runner(self, live: Live, gate: int | None) -> None:
+        """Have a forked runner run the attempt where there is one, else a new interpreter. Raises
+        `OSError`."""
+        runner = self._waiting_runner(live.uid)
+        if runner is not None and live.order(runner, gate):
+            return
+        if runner is not None:
+            self._retire(runner.pidfd, runner.orders)
+        live.spawn_runner(gate)
+
+    def _waiting_runner(self, user: int | None) -> Runner | None:
+        """One that has run an attempt of this user before, or a new one."""
+        if self._forker is None:
+            return None
+        if not self._forker.is_current:
+            self._dismiss(0)
+        for runner in self._waiting:
+            if runner.user == user and runner.is_free():
+                self._waiting.remove(runner)
+                return runner
+        return self._forker.take()
+
+    def _dismiss(self, most: int) -> None:
+        """Let the runners end that wait longest, until no more wait than that."""
+        while len(self._waiting) > most:
+            runner = self._waiting.pop(0)
+            self._retire(runner.pidfd, runner.orders)
 
     def _prepare(self, plan: LaunchPlan) -> tuple[Live, attempts.Fields]:
         folder = self.folder(plan.serial)
@@ -135,7 +172,7 @@ class Launcher:
         try:
             # A user of another name has to reach the script, and nothing else, in there.
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
-            # Its runner has it on disk before the job begins. A step has no rights here.
+            # What a power failure takes of it, the store makes up for; but not for a step.
             attempts.write_record(folder, attempts.LAUNCH, record, durably=plan.step is not None)
             if plan.step is not None:
                 fsync_folder(self._attempts)
@@ -220,8 +257,11 @@ class Launcher:
         if found is None and gone and self._end_in_time(live):
             found = live.evidence.lost("its runner was killed")
         if found is not None:
-            for fd in live.fds:
-                self._retire(fd)
+            runner = live.release() if isinstance(found, Ended) else None
+            if runner is not None:
+                self._waiting.append(runner)
+                self._dismiss(_MOST_WAITING)
+            self._retire(*live.fds)
             self._ended[serial] = self._live.pop(serial)
             self._owners_known = False
         return found
@@ -366,6 +406,7 @@ class Launcher:
     def close(self) -> None:
         """Let go of all attempts; they run on."""
         self._clears.shutdown(cancel_futures=True)
+        self._dismiss(0)
         live = [fd for live in self._live.values() for fd in live.fds]
         for fd in [*self._retired, *self._retiring, *live]:
             os.close(fd)
@@ -386,13 +427,11 @@ class Launcher:
 
     def _leave(self, live: Live, remains: Ending | list[int]) -> None:
         """Let this be what a dead runner has left, in place of what was."""
-        for fd in live.fds_of_remains:
-            self._retire(fd)
+        self._retire(*live.fds_of_remains)
         live.remains = remains
 
-    def _retire(self, fd: int | None) -> None:
-        if fd is not None:
-            self._retiring.append(fd)
+    def _retire(self, *fds: int | None) -> None:
+        self._retiring += [fd for fd in fds if fd is not None]
 
     def folder(self, serial: int) -> str:
         """The path of the folder of an attempt, which may be missing."""
