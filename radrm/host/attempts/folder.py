@@ -214,7 +214,7 @@ def write_record(
 ) -> None:
     """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it.
     `whole`: as in `write_durably`."""
-    path, data = f"{folder}/{name}", _encode(fields)
+    path, data = os.path.join(folder, name), _encode(fields)
     if durably:
         write_durably(path, data, whole=whole)
     else:
@@ -248,7 +248,7 @@ def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
 
     No link is followed and no writer waited for. More than `MOST_READ` bytes are not read.
     """
-    return read_opened(lambda: os.open(f"{folder}/{name}", READING), name, MOST_READ)
+    return read_opened(lambda: os.open(os.path.join(folder, name), READING), name, MOST_READ)
 
 
 def read_opened(
