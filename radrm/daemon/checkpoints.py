@@ -51,7 +51,7 @@ class Checkpoints:
 
     def of(self, job: Job) -> str:
         """The path of a job's folder."""
-        return os.path.join(self.path, _name(job))
+        return f"{self.path}/{_name(job)}"
 
     def remove_empty(self, job: Job) -> None:
         """Remove the folder of an ended job if it is empty."""

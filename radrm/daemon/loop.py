@@ -10,7 +10,8 @@ questions are still answered and everything else waits.
 What wakes it. Any thread and any signal handler may call `wake`. The call is kept until `clear`, so
 one that comes before the wait ends that wait at once. A wake does not say what has happened: the
 loop looks at everything after each wait. Of a thousand attempts it looks at those with news, and at
-all of them every `LONGEST_WAIT_S`: a lost notice only delays it.
+all of them every `LONGEST_WAIT_S`: a lost notice only delays it. What is posted has a descriptor of
+its own, cleared right before the queue is read: else what one turn has taken would cause the next.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
             self._inotify = inotify_simple.INotify()
         except OSError as error:
@@ -61,14 +63,24 @@ class Wakeups:
             ) from None
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
+        self._epoll.register(self._news, select.EPOLLIN)
         self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._processes: set[int] = set()
         self._has_files = False
         """Whether there was something for `arrived` when the last wait ended."""
 
+    def __del__(self) -> None:
+        """Of an earlier daemon in this process: nobody can wake it any more."""
+        os.close(self._wake)
+        os.close(self._news)
+
     def wake(self) -> None:
         """End the wait under way, or the next one. Safe in any thread and in a signal handler."""
         os.eventfd_write(self._wake, 1)
+
+    def bring_news(self) -> None:
+        """As `wake`, for what is in a queue: kept until `clear_news`. Safe in any thread."""
+        os.eventfd_write(self._news, 1)
 
     def watch_folder(self, path: str) -> None:
         """Wake the thread when a file is renamed into this folder."""
@@ -85,7 +97,7 @@ class Wakeups:
             self._epoll.register(fd, select.EPOLLIN)
         self._processes = wanted
         # Milliseconds are rounded up: what is due must be due when the wait ends.
-        found = self._epoll.poll(math.ceil(max(0.0, seconds) * 1e3) * 1e-3, len(wanted) + 2)
+        found = self._epoll.poll(math.ceil(max(0.0, seconds) * 1e3) * 1e-3, len(wanted) + 3)
         ready = {fd for fd, _ in found}
         self._has_files = self._inotify.fileno() in ready
         return ready
@@ -93,10 +105,13 @@ class Wakeups:
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
         a call in between."""
-        try:
+        with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
-        except BlockingIOError:
-            pass
+
+    def clear_news(self) -> None:
+        """As `clear`, before the queue is looked into."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._news)
 
     def arrived(self) -> tuple[list[str], bool]:
         """The names of new files, and whether the kernel has dropped some."""
@@ -124,10 +139,11 @@ class Inbox:
     def post(self, news: News) -> None:
         """Safe in any thread."""
         self._news.put(news)
-        self.wakeups.wake()
+        self.wakeups.bring_news()
 
     def queued(self) -> Iterator[News]:
         """Take what is queued now, and not what comes meanwhile."""
+        self.wakeups.clear_news()
         for _ in range(self._news.qsize()):
             yield self._news.get_nowait()
 

@@ -263,8 +263,7 @@ class Receiver:
         return self._path(serial)
 
     def _bind(self, serial: int, uid: int) -> None:
-        path = self._path(serial)
-        folder = os.path.dirname(path)
+        path, folder = self._path(serial), f"{self.path}/{serial}"
         with contextlib.suppress(FileExistsError):
             try:
                 os.mkdir(folder, 0o700)
@@ -336,14 +335,14 @@ class Receiver:
         """Remove an attempt's socket and folder; follow no link, and leave what is not radrm's."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
-            folder = os.open(os.path.join(self.path, name), flags)
+            folder = os.open(f"{self.path}/{name}", flags)
             try:
                 with contextlib.suppress(FileNotFoundError):
                     if stat.S_ISSOCK(os.lstat(SOCKET, dir_fd=folder).st_mode):
                         os.unlink(SOCKET, dir_fd=folder)
             finally:
                 os.close(folder)
-            os.rmdir(os.path.join(self.path, name))
+            os.rmdir(f"{self.path}/{name}")
 
     def release(self) -> None:
         """Let go of all sockets; their files stay for the next daemon."""

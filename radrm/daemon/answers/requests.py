@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from radrm import __version__
+from radrm.core.records import Job
 from radrm.daemon.answers.commands import COMMANDS
 from radrm.daemon.answers.questions import QUESTIONS
 from radrm.daemon.answers.selection import take_in
@@ -22,7 +23,6 @@ from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, references
 from radrm.daemon.views.device_documents import summary
 from radrm.daemon.views.documents import Document, JobDocuments
-from radrm.documents.jobs import Job as JobDocument
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.crossings import crossed
 from radrm.host.sockets import Peer
@@ -119,19 +119,28 @@ _MORE_LOOKS = 20
 """A client learns at once of the jobs that it has submitted, but not of an array without end."""
 
 
-def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[JobDocument | None]]:
-    """Take in the spool now. Returns the jobs of these tickets of user `uid`; null for a ticket
-    that was not taken in."""
+def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[dict[str, Any] | None]]:
+    """Take in the spool now. Returns the jobs of these tickets of user `uid`, what `radrm submit`
+    says of them; null for a ticket that was not taken in."""
     tickets = references(words, MAX_TICKETS)
     yield from take_in(loop, [f"{ticket}{SUFFIX}" for ticket in tickets], uid, _MORE_LOOKS)
-    documents, now, pace = JobDocuments(loop.scheduler, loop.store), loop.clock.now(), Pace()
-    found: list[JobDocument | None] = []
+    pace, found = Pace(), list[dict[str, Any] | None]()
     for ticket in tickets:
         taken = loop.store.taken(ticket)
         job = loop.scheduler.snapshot.job(taken.first_id) if taken else None
         if job is None and taken is not None:
             job = loop.store.job(taken.first_id)
-        found.append(documents.job(job, now) if job is not None else None)
+        found.append(_taken_in(loop, job) if job is not None else None)
         if pace.spent:
             yield from pace.rest()
     return found
+
+
+def _taken_in(loop: Loop, job: Job) -> dict[str, Any]:
+    """A job that a client has submitted: what it needs matters where it has a due time."""
+    needs_s = None
+    if job.spec.due_s is not None:
+        needs_s = JobDocuments(loop.scheduler, loop.store).job(job, loop.clock.now()).needs_s
+    began_s = None if job.started is None else job.started.wall_s
+    document = {"id": job.id, "state": job.state.value, "reason": job.reason}
+    return {**document, "started_at": began_s, "needs_s": needs_s}

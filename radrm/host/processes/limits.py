@@ -149,7 +149,7 @@ class Limits:
 
 def is_of(path: str, serial: int | str) -> bool:
     """True for the path of a group of this attempt."""
-    return "\0" not in path and os.path.basename(path).startswith(f"radrm-{serial}-")
+    return "\0" not in path and path.rpartition("/")[2].startswith(f"radrm-{serial}-")
 
 
 def set_cpus(group: str, cpus: float | None) -> bool:

@@ -37,8 +37,10 @@ class Sockets:
         taken, found[:most] = found[:most], []
         return taken
 
-    def close(self, serial: int) -> None:
+    def end(self, serial: int) -> None:
         self.waiting.pop(serial, None)
+
+    close = end
 
     def remove_left(self) -> None:
         self.left_removed = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -25,6 +26,8 @@ from radrm.host.storage.tickets import new_ticket
 from tests.waiting import wait_until
 
 ADA, BOB = 61001, 61002
+_LOADED = (resource,)
+"""What `submit` imports: as a user it may find nothing any more."""
 
 
 def mount(path: str) -> None:
