@@ -86,6 +86,42 @@ def new_tensors() -> None:
         assert loss.new(3, 4).shape == (3, 4) and loss.new(mean.shape).is_cuda
 
 
+def unfrozen_later(epoch: int = 2) -> None:
+    """The large layer is trained from a later epoch on."""
+    model = net().cuda()
+    model[0].requires_grad_(False)
+    for at in range(4):
+        if at == epoch:
+            for weight in model[0].parameters():
+                weight.requires_grad = True
+        train(model, sgd(model), epochs=1)
+
+
+def unfrozen_next() -> None:
+    """From the second epoch on, which the trace reaches."""
+    unfrozen_later(1)
+
+
+def frozen() -> None:
+    """A layer that is never trained; another one is again."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), *net()).cuda()
+    model.requires_grad_(False)
+    for weight in model[1:].parameters():
+        weight.requires_grad = True
+    train(model, sgd(model))
+
+
+def best_kept() -> None:
+    """The best weights so far, by a value on the GPU."""
+    model, most, best = net().cuda(), torch.zeros((), device="cuda"), None
+    for _ in range(2):
+        train(model, sgd(model), epochs=1)
+        right = sum((model(x.cuda()).argmax(1) == y.cuda()).sum() for x, y in batches())
+        if right > most:
+            most, best = right, copy.deepcopy(model.state_dict())
+    assert best is not None
+
+
 def policy() -> None:
     """Actions drawn from the model's output, as in reinforcement learning."""
     from torch.distributions import Categorical

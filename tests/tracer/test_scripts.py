@@ -33,7 +33,7 @@ CUBLAS = 2 * overheads(None).cublas_bytes
 # The most that is needed, as a multiple of the weights; and what else is known.
 ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     # weights and gradients
-    "plain": (2, {"steps": [3], "optimizer": "sgd", "reason": "steps"}),
+    "plain": (2, {"steps": [4], "optimizer": "sgd", "reason": "steps"}),
     "numbered": (2, {}),
     "device_of_number": (2, {}),
     "accelerator": (2, {}),
@@ -56,6 +56,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "checkpoint": (2, {"skipped": ["checkpoints"]}),
     "compiled": (2, {"skipped": ["torch.compile"]}),
     "measured": (2, {"benchmark": True}),
+    "unfrozen_next": (2, {"steps": [3, 2]}),
     # and the new gradient beside the kept one
     "short": (3, {"steps": [2], "reason": "steps"}),
     # and the optimizer's states
@@ -71,7 +72,10 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "sentences": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
     "gan": (4, {"steps": [8, 2]}),
     "average": (3, {}),
-    "evaluated": (2 + 3 * BATCH_OF_4096 / WEIGHTS, {"steps": [3]}),
+    "best_kept": (3, {}),
+    # and the frozen weights
+    "frozen": (3, {}),
+    "evaluated": (2 + 3 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
     # and the buckets
     "spawned": (3, {"parallel": "ddp", "steps": [3]}),
     "forked": (3, {"parallel": "ddp", "steps": [3]}),
@@ -88,6 +92,7 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "branch_on_a_guess": ("branch on a value computed on the GPU", True),
     "branch_on_an_item": ("branch on a value computed on the GPU", True),
     "branch_on_a_float": ("branch on a value computed on the GPU", True),
+    "unfrozen_later": ("trains more weights later", True),
     "graphed": ("CUDA graphs", True),
     "sharded": ("FSDP", True),
     "spread": ("several GPUs in one process", True),
