@@ -151,6 +151,7 @@ class Script:
     def enough(self, reason: str) -> None:
         """Enough steps have been seen: let the script evaluate, if a loader's epoch ends now."""
         if not self._after and self.data.seek_larger():
+            self.steps.larger = True
             return
         if self._after or not self.data.end_epoch():
             self.finish(self._after or reason)
@@ -201,6 +202,8 @@ class Script:
         if not self._has_enough():
             made = f"{sum(counts)} of 2 steps" if counts else "no optimizer's step"
             self.fail(f"{ended} {word} made {made}")
+        if self.steps.rising and reason == "time":
+            self.fail(f"{ended} {word} needed more with each step")
         self.finish(self._after or reason)
 
     def _watch_the_clock(self) -> None:

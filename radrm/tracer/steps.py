@@ -33,6 +33,8 @@ PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
 """Backward passes until a step is made; if there is no optimizer; after the step."""
 TRIED, MORE = 3, 1.02
 """The step in which made-up truths are the other ones, and how much more it then may need."""
+KEPT = 0.001
+"""A step that leaves so much more of the most alive than the one before it, leaks or collects."""
 _MOST_MARKS = 200
 
 
@@ -54,6 +56,11 @@ class Steps:
         self._usual: tuple[int, int] | None = None
         """What the step before `TRIED` needed, and the bytes that it copied to the GPU."""
         self._doubted = False
+        self._most = self._kept = 0
+        """The most bytes that a step needed, and those alive after the latest step."""
+        self.grows = self.larger = self._staged = False
+        """Whether the latest step needed, or kept, still more; whether the next has to; whether
+        a stage differed from those before."""
         self._stage: dict[int, int] = {}
         """By optimizer, the gradients' bytes when enough was seen, or in the latest step since."""
         self.least = ENOUGH
@@ -187,6 +194,7 @@ class Steps:
         """
         truths, number = values.truths, sum(self.counts)
         found, line = self._watch.next_step(), truths.line
+        self._note_growth(found[0], number)
         truths.left, truths.line = 0, None
         if len(self._seen) > 1 or number < TRIED - 1:
             self._doubted = False
@@ -208,15 +216,31 @@ class Steps:
 
     def _stage_goes_on(self, seen: _Optimizer) -> None:
         """Say that it is enough once a step is like those before: a further stage can have another
-        optimizer, or train more weights."""
+        optimizer, train more weights, or have larger batches. Then the one after it is seen, too.
+        """
         key = id(seen.optimizer)
         more, self._stage[key] = seen.gradients > self._stage.get(key, 0), seen.gradients
-        if not more and not self._waits():
+        if more or self.grows or self._waits():
+            self._staged = True
+        elif self._staged:
+            self._staged = False
+        else:
             self._enough("steps")
+
+    @property
+    def rising(self) -> bool:
+        """Return whether what a step needs has not been the same so far."""
+        return self.grows or self._staged
+
+    def _note_growth(self, highest: int, number: int) -> None:
+        more = highest > MORE * self._most or self._watch.live > self._kept + KEPT * self._most
+        self.grows = more and number >= TRIED and not self.larger
+        self.larger, self._kept = False, self._watch.live
+        self._most = max(self._most, highest)
 
     def _all_seen(self) -> bool:
         counts = self.counts
-        if self._doubted or max(counts) < self.least:
+        if self._doubted or self.grows or max(counts) < self.least:
             return False
         if min(counts) < EACH and sum(counts) < OTHERS:
             return False
