@@ -55,13 +55,10 @@ def _removes_envelopes_before_it_saves() -> None:
     Scan._save = removes_first
 
 
-def _syncs_no_record() -> None:
-    def write(path: str, data: bytes, mode: int = 0o600) -> None:
-        with open(f"{path}.tmp", "wb") as file:
-            file.write(data)
-        os.rename(f"{path}.tmp", path)
+def _takes_a_launch_of_an_earlier_boot_for_void() -> None:
+    from radrm.host.clock import Clock
 
-    folder.write_durably = write
+    Clock.is_of_this_boot = lambda self, at: True  # type: ignore[method-assign]
 
 
 def _leaves_the_tree_of_a_killed_runner() -> None:
@@ -77,10 +74,10 @@ DEFECTS = {
     "claim": _everyone_wins_the_claim,
     "act-first": _acts_before_it_saves,
     "remove-first": _removes_envelopes_before_it_saves,
-    "no-sync": _syncs_no_record,
+    "any-boot": _takes_a_launch_of_an_earlier_boot_for_void,
     "no-kill": _leaves_the_tree_of_a_killed_runner,
 }
-_OF_RUNNERS = ("claim", "no-sync")
+_OF_RUNNERS = ("claim",)
 
 
 def put_in(place: str, process: str) -> None:

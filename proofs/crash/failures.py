@@ -3,7 +3,7 @@
 Theory of operation. Jobs and commands come as in the matrix, and a shot does not kill: it copies
 the home at its point, as `synced` says. Afterwards each copy is put where the home was, the boot
 has another name, and a daemon starts from it. Every job that was acknowledged before the copy must
-be there, and come to its one true end. Attempts that lived are lost; one that had not begun runs.
+be there, and come to its one true end. Attempts that lived, or were about to begin, are lost.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from proofs.crash.matrix import Matrix, Tally
 from proofs.crash.place import Failed, Place
 from proofs.crash.synced import COPIES, TOLD
 from proofs.crash.watcher import ERRORS, POWER, append
+from proofs.server import stored
 from tests.waiting import wait_until
 
 MODELS = ("all", "synced")
@@ -81,7 +82,9 @@ class PowerFailures:
         for job in known:
             job.acknowledged = job.ticket in told
             job.cancelled = told.get(job.ticket, set())
-        for serial in os.listdir(place.paths.attempts):
+        attempts = stored(place.paths.database).attempts.values()
+        live = (each for made in attempts for each in made if each.get("ended") is None)
+        for serial in {*os.listdir(place.paths.attempts), *(str(each["serial"]) for each in live)}:
             append(place.folder, KILLED, f"runners {serial}")
         place.start()
         matrix.jobs.all = known

@@ -17,7 +17,7 @@ from radrm.host.attempts import forker
 def main(attempts: str) -> int:
     place = os.path.dirname(os.path.dirname(attempts))
     crossings.watch(Watcher(place, "forker"))
-    return forker.main(attempts, runner.main)
+    return forker.main(attempts, runner.run)
 
 
 if __name__ == "__main__":

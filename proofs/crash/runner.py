@@ -15,6 +15,16 @@ from radrm.host.attempts import start_runner
 
 
 def main(folder: str) -> int:
+    _watch(folder)
+    return start_runner.main(folder)
+
+
+def run(folder: str, gated: bool) -> bool | None:
+    _watch(folder)
+    return start_runner.run(folder, gated)
+
+
+def _watch(folder: str) -> None:
     attempts, serial = os.path.split(folder)
     place = os.path.dirname(os.path.dirname(attempts))
     crossings.watch(Watcher(place, "runner", serial))
@@ -28,7 +38,6 @@ def main(folder: str) -> int:
         from proofs.crash.defects import put_in
 
         put_in(place, "runner")
-    return start_runner.main(folder)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps import Failures, Stops
 from radrm.daemon.parts import Parts
 from radrm.errors import StoreError
+from radrm.excuses import BESIDE
 from radrm.hints import hidden, hint
 from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
@@ -35,13 +36,15 @@ from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify_shared, judge
-from radrm.passing import BESIDE
+from radrm.structs import replace
 
 log = logging.getLogger("radrm")
 
 _MOST_LOGS = 4096
 _MOST_OTHERS = 256
 
+_CUT_OFF = Lost("the server went down when it was about to begin", True, None)
+"""Of a launch in an earlier boot that has left no record: it may have begun."""
 _ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost: "it is lost"}
 
 
@@ -68,6 +71,11 @@ class Attempts:
         for job, attempt in self._scheduler.snapshot.running:
             alive()
             found = self._launcher.adopt(attempt.serial, job.id)
+            if isinstance(found, Void) or (isinstance(found, Lost) and not found.began):
+                # Daemon and runner both died in the launch. Nothing ran, if the files are all
+                # there: they are not synced. A step's are.
+                all_there = self._clock.is_of_this_boot(attempt.launched)
+                found = Void() if all_there or job.outer is not None else _CUT_OFF
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Running) and attempt.stop is not None:
@@ -81,8 +89,6 @@ class Attempts:
                 if mib is not None:
                     self._launcher.set_memory(attempt.serial, mib, most_memory_of(job))
             crossed("attempt adopted", type(found).__name__)
-            if isinstance(found, Lost) and not found.began:
-                found = Void()  # daemon and runner both died in the launch: nothing ran
             adopted.append((job, attempt, found))
         saved = self._launcher.read_saved(
             attempt.serial
@@ -136,18 +142,24 @@ class Attempts:
         events: list[ev.Event] = []
         running = self._scheduler.snapshot.running
         news = None if ready is None else self._launcher.with_news(ready)
+        answered = self._failures.answered()
+        if news is not None and not news and not answered:
+            return []
         its = self._launcher.live if news is None else news
         for serial in its.difference(attempt.serial for _, attempt in running):
             if isinstance(self._launcher.poll(serial), (Ended, Lost)):
                 log.info("attempt %d, which was given up, has ended", serial)
                 self._launcher.forget(serial)
-        answered = self._failures.answered()
         for job, attempt in running:
             if (end := answered.get(attempt.serial)) is not None:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             if news is not None and attempt.serial not in news:
                 continue
+            told = False
             while (found := self._launcher.poll(attempt.serial)) is not None:
+                if told and isinstance(found, (Ended, Lost)):
+                    found = replace(found, started=None)
+                told = told or isinstance(found, Started)
                 if not self._failures.wait(attempt, found):
                     saved = self._saved_by(attempt, found)
                     events += self._ends.events_of(job, attempt, found, saved)
@@ -208,7 +220,7 @@ class Ends:
         if isinstance(found, (Started, Running)):
             return events
         if isinstance(found, Ended):
-            passes, fault = self._why_passing(job, attempt, found)
+            excuse, fault = self._excuse_of(job, attempt, found)
             oom, told = self._judge_memory(job, attempt, found)
             ended: ev.Event = ev.AttemptEnded(
                 at=now,
@@ -218,14 +230,14 @@ class Ends:
                 exits=exits_of(attempt, found),
                 oom=oom,
                 never_started=found.never_started,
-                passing=found.passing,
+                transient=found.passing,
                 host_oom=host_oom_of(job, attempt, found),
                 failure=_why_failed(job, attempt, found),
                 hint=told or self._hint(attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
-                passes=passes,
-                beside=passes in BESIDE,
+                excuse=excuse,
+                beside=excuse in BESIDE,
                 fault=fault,
                 left=found.left,
                 itself=found.itself,
@@ -238,7 +250,7 @@ class Ends:
             # The runner started no process of the job, so the attempt never started.
             never = f"its runner could not begin ({found.reason})"
             ended = ev.AttemptEnded(
-                at=now, job_id=job_id, serial=serial, never_started=never, passing=True
+                at=now, job_id=job_id, serial=serial, never_started=never, transient=True
             )
         else:
             ended = ev.AttemptEnded(
@@ -246,17 +258,17 @@ class Ends:
             )
         return [*events, *_outer_end(job, found.outer, now), ended]
 
-    def _why_passing(self, job: Job, attempt: Attempt, found: Ended) -> tuple[str | None, bool]:
+    def _excuse_of(self, job: Job, attempt: Attempt, found: Ended) -> tuple[str | None, bool]:
         """Return why a failure may pass, and whether a fault of its MPS server is the reason."""
         if found.never_started is not None:
             later = found.try_later and job.outer is None  # else Slurm runs it again
             return (found.never_started if later else None), False
-        passes, fault = self._failures.judge(attempt, found)
+        excuse, fault = self._failures.judge(attempt, found)
         # An MPS server's fault is `judge`'s: one of its clients may have caused it.
         is_client = attempt.placement.collocation is Collocation.MPS
-        if passes is None and not found.exit.ok and not is_client:
-            passes = self._scheduler.snapshot.trouble(attempt)
-        return passes, fault
+        if excuse is None and not found.exit.ok and not is_client:
+            excuse = self._scheduler.snapshot.trouble(attempt)
+        return excuse, fault
 
     def _judge_memory(
         self, job: Job, attempt: Attempt, found: Ended

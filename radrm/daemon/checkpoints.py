@@ -55,9 +55,11 @@ class Checkpoints:
 
     def remove_empty(self, job: Job) -> None:
         """Remove the folder of an ended job if it is empty."""
-        # It is not removed if it is not empty.
-        with contextlib.suppress(OSError), self._open() as folder:
-            self._remove_empty(folder, _name(job), job.spec.uid)
+        # It is not removed if it is not empty. Most are gone: the runner removes an empty one.
+        with contextlib.suppress(OSError):
+            os.close(os.open(self.of(job), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            with self._open() as folder:
+                self._remove_empty(folder, _name(job), job.spec.uid)
 
     def remove_left(self, ended_owner: Callable[[int], int | None]) -> None:
         """Remove the empty folders of all ended jobs. `ended_owner` gives the user of an ended

@@ -148,6 +148,7 @@ def plan_launch(
         stdout=stdout,
         stderr=stderr,
         umask=envelope.umask,
+        rlimits=envelope.rlimits,
         token=secrets.token_hex(16),
         grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,
@@ -197,7 +198,7 @@ def job_environment(
     """
     submitted = envelope.environment
     environment = {k: v for k, v in submitted.items() if k not in _OF_THE_SUBMITTER}
-    added = named_in(environment, SUBMITTED_WITH)
+    added = named_in(environment, SUBMITTED_WITH) if SUBMITTED_WITH in environment else {}
     environment.pop(SUBMITTED_WITH, None)
     placement = action.placement
     defaults = _thread_variables(placement.shares)

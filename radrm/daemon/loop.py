@@ -15,10 +15,12 @@ all of them every `LONGEST_WAIT_S`: a lost notice only delays it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import queue
-import selectors
+import select
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
@@ -57,10 +59,12 @@ class Wakeups:
                 f"no inotify instance can be made: {error.strerror}; raise the limit of this user: "
                 "sysctl fs.inotify.max_user_instances=512"
             ) from None
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._processes: set[int] = set()
+        self._has_files = False
+        """Whether there was something for `arrived` when the last wait ended."""
 
     def wake(self) -> None:
         """End the wait under way, or the next one. Safe in any thread and in a signal handler."""
@@ -75,11 +79,16 @@ class Wakeups:
         did. One of `processes` can be at an end."""
         wanted = set(processes)
         for fd in self._processes - wanted:
-            self._selector.unregister(fd)
+            with contextlib.suppress(OSError):  # it is closed
+                self._epoll.unregister(fd)
         for fd in wanted - self._processes:
-            self._selector.register(fd, selectors.EVENT_READ)
+            self._epoll.register(fd, select.EPOLLIN)
         self._processes = wanted
-        return {key.fd for key, _ in self._selector.select(seconds)}
+        # Milliseconds are rounded up: what is due must be due when the wait ends.
+        found = self._epoll.poll(math.ceil(max(0.0, seconds) * 1e3) * 1e-3, len(wanted) + 2)
+        ready = {fd for fd, _ in found}
+        self._has_files = self._inotify.fileno() in ready
+        return ready
 
     def clear(self) -> None:
         """Forget the calls of `wake` so far. Clear first, then look: the other order could lose
@@ -91,16 +100,13 @@ class Wakeups:
 
     def arrived(self) -> tuple[list[str], bool]:
         """The names of new files, and whether the kernel has dropped some."""
-        events = self._inotify.read(timeout=0)
+        events = self._inotify.read(timeout=0) if self._has_files else []
         dropped = any(event.mask & inotify_simple.flags.Q_OVERFLOW for event in events)
         return [event.name for event in events], dropped
 
 
 log = logging.getLogger("radrm")
 
-CLEAR_AFTER_S = 0.01
-"""Real seconds without news after which what ended jobs have left is removed: no job waits for it.
-"""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -275,22 +281,21 @@ class Loop:
         self._monitor.start(first.devices)
         manager.ready()
         while not self.stopping:
-            idle = not self._wait()
+            self._wait()
             self.store.check_home()
             manager.alive(self._status)
             self._gather()
-            self._decisions.clear(idle)
+            self._decisions.clear()
         self._clear_all()
         self._monitor.stop()
         self._decisions.save_volatile()
 
     def _clear_all(self) -> None:
         while self._decisions.uncleared:
-            self._decisions.clear()
+            self._decisions.clear(at_once=True)
 
-    def _wait(self) -> bool:
-        """Wait until something happens, or the scheduler or a look at the spool is due; False if
-        there is nothing else to do meanwhile."""
+    def _wait(self) -> None:
+        """Wait until something happens, or the scheduler or a look at the spool is due."""
         if self._turns.pending:
             seconds = 0.0
         elif self.unsaved:
@@ -306,15 +311,13 @@ class Loop:
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
-        if self._decisions.uncleared:
-            longest_s = min(longest_s, CLEAR_AFTER_S)
-        ready = self._wakeups.wait(min(seconds, longest_s), processes)
+        seconds = min(seconds, longest_s, self._decisions.clear_in_s)
+        ready = self._wakeups.wait(seconds, processes)
         now_s = time.monotonic()
         everything = self.unsaved or now_s >= self._look_at
         if everything:
             self._look_at = now_s + LONGEST_WAIT_S
         self._ready = None if everything else ready
-        return bool(ready) or seconds == 0.0
 
     def _status(self) -> str:
         """The line that `systemctl status` shows."""

@@ -120,11 +120,16 @@ class Reports:
                 self.open(job, attempt.serial)
         self._receiver.remove_left()
 
-    def close(self, serial: int) -> None:
-        """Remove the socket of an attempt that has ended."""
-        self._receiver.close(serial)
+    def end(self, serial: int) -> None:
+        """Close the socket of an attempt that has ended. What is left of it stays until `close`."""
+        self._receiver.end(serial)
         self._senders.pop(serial, None)
         self._waiting.pop(serial, None)
+
+    def close(self, serial: int) -> None:
+        """Remove the socket of an attempt that has ended."""
+        self.end(serial)
+        self._receiver.close(serial)
 
     # ------------------------------------------------------------- events
 

@@ -43,7 +43,9 @@ class Clock:
             self._boot += f"x{scale:g}@{self.anchor_boot_s:.2f}"
 
     def now(self) -> Instant:
-        return self.at(_boot_s())
+        # Asked dozens of times for each job: at scale 1 without the detour.
+        boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return Instant(boot_s, wall_s(), self._boot) if self.scale == 1.0 else self.at(boot_s)
 
     def at(self, boot_s: float) -> Instant:
         """The instant of a real time since boot.
@@ -65,6 +67,10 @@ class Clock:
         if boot == self._boot_id:
             return self.at(boot_s)
         return Instant(boot_s, wall_s, _short(boot) + ("" if self.scale == 1.0 else "x?"))
+
+    def is_of_this_boot(self, at: Instant) -> bool:
+        """Return whether an instant was stored since the machine has started."""
+        return at.boot is None or at.boot.startswith(_short(self._boot_id))
 
     def real_boot_s(self, boot_s: float) -> float:
         """The real time since boot at which this clock shows `boot_s`."""

@@ -237,6 +237,8 @@ class Receiver:
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._serials: dict[int, int] = {}
+        self._ended: set[int] = set()
+        """Those whose socket is closed, and whose folder is there."""
 
     def open(self, serial: int, uid: int) -> str:
         """Bind an attempt's socket and return its path; "" if that fails, with a line in the log.
@@ -264,10 +266,12 @@ class Receiver:
         path = self._path(serial)
         folder = os.path.dirname(path)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(self.path, 0o700)  # it was removed while the daemon ran
-            os.chmod(self.path, self._mode)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
+            try:
+                os.mkdir(folder, 0o700)
+            except FileNotFoundError:
+                os.mkdir(self.path, 0o700)  # it was removed while the daemon ran
+                os.chmod(self.path, self._mode)
+                os.mkdir(folder, 0o700)
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise OSError(f"{folder} is not a folder of this daemon")
@@ -304,12 +308,19 @@ class Receiver:
                     found.append(opened.recv(MOST_BYTES + 1))
         return found
 
-    def close(self, serial: int) -> None:
-        """Close the socket of an attempt that has ended, and remove its folder."""
+    def end(self, serial: int) -> None:
+        """Close the socket of an attempt that has ended. Its folder stays until `close`."""
         opened = self._sockets.pop(serial, None)
         if opened is not None:
             del self._serials[opened.fileno()]
             opened.close()
+            self._ended.add(serial)
+
+    def close(self, serial: int) -> None:
+        """Close the socket of an attempt that has ended, and remove its folder."""
+        self.end(serial)
+        if serial in self._ended:
+            self._ended.discard(serial)
             self._remove(str(serial))
 
     def remove_left(self) -> None:

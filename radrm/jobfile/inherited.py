@@ -12,7 +12,7 @@ What a client adds to the environment of one submission, as the options of sbatc
 
 from __future__ import annotations
 
-import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +29,12 @@ SET_FOR_STEP = "RADRM_SET_FOR_STEP"
 SUBMITTED_WITH = "RADRM_SUBMITTED_WITH"
 
 
+_AS_BYTES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
 def list_of(variables: Mapping[str, str]) -> str:
     """Return the list of these variables, as the value of one."""
-    return " ".join(f"{name}:{_checksum(value)}" for name, value in variables.items())
+    return " ".join([f"{name}:{_checksum(value)}" for name, value in variables.items()])
 
 
 def set_listed(
@@ -71,4 +74,4 @@ def submit_with(environment: MutableMapping[str, str], variables: Mapping[str, s
 def _checksum(value: str) -> str:
     import zlib  # most submissions do not come from a job
 
-    return f"{zlib.crc32(os.fsencode(value)):08x}"
+    return f"{zlib.crc32(value.encode(*_AS_BYTES)):08x}"

@@ -12,14 +12,14 @@ from radrm.core.records import Exit, Progress
 from radrm.core.words import JobState
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.mps import Stops
-from radrm.host.attempts.evidence import Ended, Lost, Running, Saved
+from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Void
 from tests.world import GIB, World, gpus
 
 
-def adopted(world: World, found: object) -> Any:
+def adopted(world: World, found: object, rebooted: bool = False) -> Any:
     """The launcher of a daemon that adopts the world's attempts; all have become `found`."""
     launcher = Mock(**{"adopt.return_value": found, "serials.return_value": []})
-    clock = SimpleNamespace(now=lambda: world.now)
+    clock = SimpleNamespace(now=lambda: world.now, is_of_this_boot=lambda at: not rebooted)
     parts: Any = SimpleNamespace(
         scheduler=world.scheduler,
         devices=SimpleNamespace(clock=clock, mps=None),
@@ -50,6 +50,20 @@ def test_one_that_has_ended_gets_none(began: bool) -> None:
     world.cancel(world.submit(GIB))
     lost = Lost("its runner was killed", began, None)
     assert adopted(world, lost).terminate.mock_calls == []
+
+
+@pytest.mark.parametrize("found", [Void(), Lost("its runner was killed", False, None)])
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_launch_without_a_start_record_is_void_in_the_same_boot_only(
+    found: object, rebooted: bool
+) -> None:
+    """No record of it was synced, so after a power failure nothing proves that it had not begun."""
+    world = World(gpus(1))
+    world.obey = False
+    job = world.submit(GIB)
+    for event in adopted(world, found, rebooted).events:
+        world.step(event)
+    assert (world.state(job) is JobState.FAILED) == rebooted
 
 
 @pytest.mark.parametrize(("age_s", "done"), [(5.0, 0.9), (30.0, 0.4)])

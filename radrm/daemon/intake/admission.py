@@ -83,7 +83,8 @@ class Admission:
 
 def environment_bytes(environment: Mapping[str, str]) -> int:
     """Return the size of an environment, as `NAME=value` with an end each."""
-    return sum(len(os.fsencode(k)) + len(os.fsencode(v)) + 2 for k, v in environment.items())
+    texts = "".join([f"{name}={value}\0" for name, value in environment.items()])
+    return len(os.fsencode(texts))
 
 
 def refuse_job(limits: LimitsConfig, priority: int, elements: int, environment: int) -> str | None:

@@ -172,6 +172,7 @@ class Evidence:
     def __init__(self, folder: str, clock: Clock) -> None:
         self.folder = self.launch_folder = folder
         self._clock = clock
+        self._started: Started | None = None
 
     def _read(self, name: str) -> tuple[attempts.Fields | None, str | None]:
         return attempts.read_record(self.folder, name)
@@ -182,12 +183,14 @@ class Evidence:
         return os.path.isdir(self.folder)
 
     def started(self) -> Started | None:
-        record, _ = self._read(attempts.START)
-        if record is None:
-            return None
-        why = record.get("not_limited")
-        why = why if isinstance(why, str) else None
-        return Started(self._instant(record), record["pid"], why, _cpu_list(record))
+        """What the start record says. It is written once, and read once."""
+        record = None if self._started else self._read(attempts.START)[0]
+        if record is not None:
+            why = record.get("not_limited")
+            why = why if isinstance(why, str) else None
+            its = self._instant(record), record["pid"], why, _cpu_list(record)
+            self._started = Started(*its)
+        return self._started
 
     def ended(self) -> Ended | None:
         record, _ = self._read(attempts.EXIT)
@@ -393,6 +396,8 @@ def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:
 
     What takes too long is left out.
     """
+    if not attempts_by_serial:
+        return {}
     until_s = time.monotonic() + _READING_S
 
     def read(evidence: Evidence) -> Saved | None:

@@ -3,15 +3,16 @@
 Theory of operation. Each file is written once, by one process, as a whole (`write_durably`);
 the claim is decided by `O_EXCL`. So a reader sees a file as it was meant, or not at all. A
 kill between two files leaves a state that the list below explains. A power failure can take
-back the claim only, and then no process lives that held it.
+back every file but a synced exit.json. What is left then proves no start to be void: the store
+knows the boot of each launch, and one of an earlier boot counts as begun.
 
-    launch.json   the daemon's, before the runner starts: all that the runner needs. It is on disk
-                  before start.json: until then nothing has begun that a power failure could hide
+    launch.json   the daemon's, before the runner starts: all that the runner needs
     lock          held by the runner while it lives
     claim         made by the process that decides the attempt: its runner, to run it, or
                   a daemon that found no runner, so that none ever starts it
     script        the runner's copy of the job's script, its user's to read
-    start.json    the runner's: on disk before the job's first instruction
+    start.json    the runner's: there before the job's first instruction. A step's is synced: one
+                  that has not begun is run again by Slurm
     exit.json     the runner's, once the last process of the job is gone. It tells the daemon before
                   the record is on disk: the end is, once the daemon has stored it, and if a power
                   failure comes before both, the attempt is lost as if that had come while it ran
@@ -103,6 +104,7 @@ _RANGES = {
 _NAMES = {"token": 8, "cgroup": 1, "boot_id": 1}
 """What names processes, and its least length: an empty token would stand for every process."""
 
+_MISSING = object()
 _WORD = (str, type(None))
 _NUMBER = (int, type(None))
 _TIMES = ("boot_s", "wall_s")
@@ -219,17 +221,6 @@ def write_record(
         write_whole(path, data)
 
 
-def sync_launch(folder: str) -> None:
-    """Put the content of the launch record on disk; the start record's own write does so with its
-    name. Raises `OSError`."""
-    fd = os.open(os.path.join(folder, LAUNCH), READING)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    crossed("launch record synced")
-
-
 def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], None]) -> bool:
     """Write the exit record, patiently: without it the attempt is lost. `lock`: the descriptor of
     the lock file, which keeps room for it. `tell` is called when the record can be read; from then
@@ -266,12 +257,17 @@ def read_opened(
     """As `read_record`, from the descriptor that a function returns; it may raise `OSError`.
     More than `most` bytes are not read."""
     try:
-        with open(opened(), "rb") as file:
-            found = os.fstat(file.fileno())
+        fd = opened()
+        try:
+            found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return None, f"{name} is damaged: it is no file"
             # Python reserves room for all that it may read.
-            data = file.read(min(most, found.st_size) + 1)
+            wanted, data = min(most, found.st_size) + 1, b""
+            while len(data) < wanted and (part := os.read(fd, wanted - len(data))):
+                data += part
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         return None, None
     except OSError as error:
@@ -287,9 +283,9 @@ def read_opened(
     if fields["version"] != VERSION:
         return None, f"{name} has version {fields['version']}; this radrm reads version {VERSION}"
     for key, types in _FIELDS[name].items():
-        if key not in fields or not isinstance(fields[key], types) or not _usable(key, fields[key]):
-            return None, f"{name} is damaged: no usable '{key}'"
-        if key in _TIMES and not 0 <= fields[key] <= _LONGEST_S:  # NaN is not, either
+        value = fields.get(key, _MISSING)
+        sound = isinstance(value, types) and (value is None or _usable(key, value))
+        if not sound or (key in _TIMES and not 0 <= value <= _LONGEST_S):  # NaN is not, either
             return None, f"{name} is damaged: no usable '{key}'"
     if name == EXIT and sum(fields[key] is not None for key in _HOW) != 1:
         return None, f"{name} is damaged: it does not say how the attempt ended"

@@ -1,28 +1,28 @@
-"""The process that has imported what a runner needs, and forks one for each attempt.
+"""The process that has imported what a runner needs, and forks runners.
 
     python -I -S forker.py ATTEMPTS
 
 Theory of operation. A new interpreter costs tens of milliseconds, a fork some. The daemon starts
-this process (`forking.py`), whose standard input is their socket. A message there, a JSON object
-with descriptors, asks for one runner: with its `folder`, its `token`, whether it is `gated`, its
-standard output and its gate. The answer has its `pid` and `start_ticks`, and a pidfd, opened before
-the runner can be reaped, so no other process can have its pid; or `errno`, if there can be none.
+this process (`forking.py`), whose standard input is their socket. It forks a runner at once, and
+one more for each `NEXT`, before a start needs it. It gives each to the daemon: `pid` and
+`start_ticks`, a pidfd, opened before the runner can be reaped, so no other process can have its
+pid, and the socket by which the runner gets its orders; or `errno`, if there can be none.
 
-A runner is forked before it is asked for, if there is time (`SPARE_AFTER_S`): this *spare* waits
-for the message, which the forker passes on to it. It holds nothing of any job, and ends with the
-forker. Of several requests at once, each later one has its runner forked first.
+A runner waits for orders: the `folder` and `token` of an attempt, and whether it is `gated`, with
+its gate. Only who has its socket can give it any, and only once: so there are never two runners of
+an attempt. By the same socket it tells that there is a record to read, and at last that it is
+`FREE` for another attempt: a process that has run once is faster than a fork. It takes only those
+of one user, for what it has read of a job stays in its memory. It ends when the socket does, or
+when it may not take another attempt (`_is_clean`).
 
-    the daemon has ended     the socket says so: the forker ends, and its runners run on
+    the daemon has ended     the sockets say so: forker and waiting runners end, others run on
     the forker has ended     the daemon starts another one; its runners run on
     it stands still          the daemon waits for a moment, kills it, and starts a runner by itself
-    its files have changed   it says so and ends: an upgrade is run, not what was imported
-
-So that there are never two runners of an attempt, each waits for a word of the daemon before it
-does anything. That word comes after the answer; where none comes, the runner ends without a trace.
+    radrm is upgraded        the daemon lets go of it and of all that wait: the new code is run
 
 A runner has from this process what it would have from the daemon: user, groups, rights, limits of
 resources, priority, CPUs, control group and namespaces. All else is made anew in `_become_runner`:
-descriptors, session, signals, environment, name. The forker holds nothing of any job, and reads
+descriptors, session, signals, environment, name. The forker never learns of any job, and reads
 nothing of a user. It blocks all signals: KILL ends it, and nobody loses by that.
 """
 
@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import fcntl
 import gc
 import json
 import os
@@ -59,27 +58,32 @@ from radrm.host.processes.procfs import TOKEN_VARIABLE, read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 IMPORTED = (containers, engines, leftovers, redirected, runner)
 """What each runner imports when its job has begun. The watcher of logs, which few jobs need, would
 double what is copied for each fork."""
 NAME = "radrm-forker"
+NEXT, NOW = {"fork": "next"}, {"fork": "now"}
+"""The daemon's messages. Each `NEXT` has one runner forked; `NOW`, at once if it is not yet."""
 SPARE_AFTER_S = 0.002
-"""Real seconds without a request after which a spare is forked: no start waits for that."""
+"""Real seconds after `NEXT` until the fork: the start that has taken the last one comes first."""
+FREE = b"free"
+"""What a runner says that waits for its next orders."""
 _RUNNER_NAME = "radrm-runner"
-_ABOVE = 16
-"""Numbers of descriptors that no runner gets begin here."""
-READY, STALE = {"ready": True}, {"stale": True}
-"""Its first message, and its last one."""
-MOST_FDS = 2
+_WAITS = f"{_RUNNER_NAME} (waits)"
+_MOST_STARTS = 200
+"""Attempts of one runner: what a defect leaves in its memory has an end."""
+_MOST_FDS = 2
 _LONGEST = 1 << 16
-_SPACE = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
+_SPACE = socket.CMSG_SPACE(_MOST_FDS * array.array("i").itemsize)
+_OWN_FDS = 3
+"""Descriptors of a runner between two attempts."""
 
 
-def main(attempts: str, run: Callable[[str], int] = start_runner.main) -> int:
-    """Serve the daemon at standard input. `run` is what each fork runs, with its folder; `attempts`
+def main(attempts: str, run: Callable[[str, bool], bool | None] = start_runner.run) -> int:
+    """Serve the daemon at standard input. `run` is what a runner calls for an attempt; `attempts`
     tells in `ps` whose forker this is."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     # What each runner would find out or load: the last is what the C library needs for a user.
@@ -99,121 +103,67 @@ def main(attempts: str, run: Callable[[str], int] = start_runner.main) -> int:
     forker = Forker(daemon, shown, run)
     gc.collect()
     gc.freeze()  # what is never written to stays shared
-    send(daemon, READY, [])
     return forker.serve()
 
 
-class Spare:
-    """A runner that waits at its end of a socket for what it is to run."""
-
-    def __init__(self, pid: int, orders: socket.socket) -> None:
-        """It is not reaped yet, so the pid is its own. Raises `OSError`: then it ends."""
-        self.pid = pid
-        self._orders = orders
-        stat = read_stat(pid)
-        self.start_ticks = stat.start_ticks if stat is not None else 0
-        try:
-            self.pidfd = os.pidfd_open(pid)
-        except OSError:
-            orders.close()
-            raise
-
-    def begin(self, words: dict[str, Any], fds: list[int]) -> None:
-        """Have it run an attempt. Raises `OSError` if it has ended."""
-        send(self._orders, words, fds)
-
-    def close(self) -> None:
-        """It ends, unless it has got its orders."""
-        self._orders.close()
-        os.close(self.pidfd)
-
-
 class Forker:
-    """Answers one daemon until that ends."""
+    """Forks runners for one daemon until that ends."""
 
-    def __init__(self, daemon: socket.socket, shown: Shown, run: Callable[[str], int]) -> None:
+    def __init__(
+        self, daemon: socket.socket, shown: Shown, run: Callable[[str, bool], bool | None]
+    ) -> None:
         self._daemon = daemon
         self._shown = shown
         self._run = run
-        self._spare: Spare | None = None
-        self._files = files()
-        self._stamps = stamps(self._files)
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # else nothing is written there
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self) -> int:
-        """Fork what is asked for, until the daemon has ended or a file has changed."""
+        """Give the daemon a runner, and one more for each `NEXT`, until it has ended."""
+        self._hand_over()
+        while (words := self._heard(None)) is not None:
+            if words == NEXT:  # else the fork that it would hasten is done
+                self._heard(SPARE_AFTER_S)
+                self._hand_over()
+        return 0
+
+    def _heard(self, seconds: float | None) -> dict[str, Any] | None:
+        """Wait for a message, for at most so long, and return it; None: the daemon has ended.
+        Reap what has ended meanwhile."""
         while True:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            patience_s = SPARE_AFTER_S if self._spare is None else None
             fds = [self._daemon.fileno(), self._woken]
-            ready, _, _ = select.select(fds, [], [], patience_s)
+            ready, _, _ = select.select(fds, [], [], seconds)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                self._reap()
-            if self._daemon.fileno() in ready and not self._answer():
-                return 0
+                _reap()
+            if self._daemon.fileno() in ready:
+                return receive(self._daemon)[0]
             if not ready:
-                with contextlib.suppress(OSError):  # the next start reports the error
-                    self._spare = self._fork()
+                return {}
 
-    def _answer(self) -> bool:
-        """Answer one message; False for the last one."""
-        words, fds = receive(self._daemon)
+    def _hand_over(self) -> None:
+        """Fork a runner that waits for its orders, and give it to the daemon."""
         try:
-            if words is None:
-                return False
-            if stamps(self._files) != self._stamps:
-                send(self._daemon, STALE, [])
-                return False
-            if "errno" in words:
-                send(self._daemon, words, [])
-                return True
-            crossed("start asked for")
-            self._start(words, fds)
-            return True
-        finally:
-            for fd in fds:
-                os.close(fd)
-
-    def _start(self, words: dict[str, Any], fds: list[int]) -> None:
-        """Have a runner begin, and answer the daemon."""
-        spare, self._spare = self._spare, None
-        try:
-            try:
-                runner = spare or self._fork()
-                runner.begin(words, fds)
-            except OSError:
-                if spare is None:
-                    raise
-                spare.close()  # somebody has killed it
-                runner = self._fork()
-                runner.begin(words, fds)
-        except OSError as error:
-            send(self._daemon, {"errno": error.errno}, [])
-            return
-        try:
-            its = {"pid": runner.pid, "start_ticks": runner.start_ticks}
-            send(self._daemon, its, [runner.pidfd])
-        finally:
-            runner.close()
-        crossed("runner handed over")
-
-    def _fork(self) -> Spare:
-        """Fork a runner that waits for its orders. Raises `OSError`."""
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            try:
+            mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with mine, its:
                 pid = os.fork()
-            except OSError:
-                mine.close()
-                raise
-            if pid == 0:
-                self._become_runner(its)
-        crossed("runner forked")
-        return Spare(pid, mine)
+                if pid == 0:
+                    self._become_runner(its)
+                crossed("runner forked")
+                stat = read_stat(pid)  # it is not reaped yet, so the pid is its own
+                pidfd = os.pidfd_open(pid)
+                found = {"pid": pid, "start_ticks": stat.start_ticks if stat is not None else 0}
+                try:
+                    send(self._daemon, found, [pidfd, mine.fileno()])
+                finally:
+                    os.close(pidfd)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                send(self._daemon, {"errno": error.errno}, [])
+        crossed("runner handed over")
 
     def _become_runner(self, orders: socket.socket) -> NoReturn:
         """Be what `start_runner` is after its `execve`, and run what is ordered."""
@@ -221,78 +171,54 @@ class Forker:
         try:
             signal.set_wakeup_fd(-1)
             os.setsid()
-            close_from(3, orders.fileno())
+            os.dup2(orders.detach(), 1)
+            close_from(3)
+            self._shown.rename(_RUNNER_NAME)
+            self._shown.show(_WAITS, {})
             runner.settle()
-            words, fds = receive(orders)
-            if words is not None:
-                code = self._run_attempt(words, fds)
+            self._obey(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, 1))
+            code = 0
         finally:
             os._exit(code)
 
-    def _run_attempt(self, words: dict[str, Any], fds: list[int]) -> int:
-        gate = fds[1] if words["gated"] else None
-        _take_descriptors(fds[0], gate)
-        environment = {TOKEN_VARIABLE: words["token"]}
-        if gate is not None:
-            environment |= start_runner.GATED
-        os.environ.update(environment)
-        self._shown.show(f"{_RUNNER_NAME} {words['folder']}", environment)
-        self._shown.rename(_RUNNER_NAME)
-        # Nothing to read: the daemon has ended, or does not count on this one.
-        return self._run(words["folder"]) if os.read(1, 1) else 0
+    def _obey(self, daemon: socket.socket) -> None:
+        """Run what is ordered, one attempt after the other."""
+        for _ in range(_MOST_STARTS):
+            words, gates = receive(daemon)
+            if words is None or "folder" not in words:
+                return
+            if gates and gates[0] != start_runner.GATE:
+                os.dup2(gates[0], start_runner.GATE, inheritable=False)
+                os.close(gates[0])
+            self._shown.show(f"{_RUNNER_NAME} {words['folder']}", {TOKEN_VARIABLE: words["token"]})
+            if not self._run(words["folder"], bool(gates)):
+                return
+            self._shown.show(_WAITS, {})
+            if not _is_clean():
+                return
+            crossed("runner is free")
+            daemon.send(FREE)
 
-    def _reap(self) -> None:
-        """Reap what has ended."""
-        try:
-            while pid := os.waitpid(-1, os.WNOHANG)[0]:
-                if self._spare is not None and pid == self._spare.pid:
-                    self._spare.close()
-                    self._spare = None
-        except ChildProcessError:
+
+def _is_clean() -> bool:
+    """Forget signals that came too late for an attempt. Return whether it has left nothing open."""
+    while signal.sigtimedwait(signal.valid_signals(), 0) is not None:
+        pass
+    return len(os.listdir("/proc/self/fd")) == _OWN_FDS + 1  # and the listing's own
+
+
+def _reap() -> None:
+    """Reap what has ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-def _take_descriptors(output: int, gate: int | None) -> None:
-    """Have the null device, this output and this gate, and nothing else open."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    # First out of the way, for one may have the number that another is to get.
-    taken = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for fd in (null, output)]
-    if gate is not None:
-        taken.append(fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, _ABOVE))
-    os.dup2(taken[0], 0)
-    os.dup2(taken[1], 1)
-    os.dup2(taken[0], 2)
-    if gate is not None:
-        os.dup2(taken[2], start_runner.GATE)
-    close_from(start_runner.GATE + (gate is not None))
-
-
-def files() -> list[str]:
-    """The files of radrm that were imported here, and the interpreter's."""
-    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    found = [str(getattr(each, "__file__", None) or "") for each in tuple(sys.modules.values())]
-    ours = [path for path in found if path.startswith(here + os.sep)]
-    return [*ours, sys.executable, str(os.__file__)]
-
-
-def stamps(files: Iterable[str]) -> list[tuple[int, int, int]]:
-    """What changes when one of these files is replaced."""
-    return [_stamp(path) for path in files]
-
-
-def _stamp(path: str) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def close_from(first: int, kept: int = -1) -> None:
-    """Close all descriptors from this number on, but this one."""
+def close_from(first: int) -> None:
+    """Close all descriptors from this number on."""
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         try:
-            if fd >= first and fd != kept:
+            if fd >= first:
                 os.close(fd)
         except OSError:
             pass

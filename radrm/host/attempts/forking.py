@@ -1,16 +1,17 @@
 """The daemon's side of its forker: start it, have it fork runners, notice when it is of no use.
 
 Theory of operation. Nothing depends on the forker. Until it is ready, after it has ended, and when
-it does not answer in time, `fork` returns None: the caller starts a new interpreter, and the next
+it does not answer in time, `take` returns None: the caller starts a new interpreter, and the next
 forker starts meanwhile. Where several in a row never got ready, that one starts after a rest. One
-that does not answer may stand still in the middle of a fork. It is killed, and its runner, if there
-is one, never gets the word that it waits for.
+that does not answer is killed. A runner that is not taken ends when its socket is closed: at the
+latest with the daemon.
 
 Used by the daemon's one thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -19,12 +20,12 @@ import socket
 import sys
 from math import inf
 from time import monotonic
-from typing import Any
 
 from msgspec import Struct
 
+import radrm
 from radrm.host.attempts import forker
-from radrm.host.attempts.forker import READY, receive, send
+from radrm.host.attempts.forker import FREE, NEXT, NOW, receive, send
 from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.processes.naming import ROOM
@@ -41,11 +42,43 @@ REST_S = 60.0
 """Real seconds after these until the next one: a full server may have let none start."""
 
 
-class Forked(Struct, frozen=True):
-    """A runner that was forked. It waits for a word at its output. `pidfd` is the receiver's."""
+_PACKAGE = os.path.dirname(radrm.__file__)
+_FOLDERS = ("", "host", "host/attempts", "host/attempts/elastic", "host/processes", "host/storage")
+"""Those of the code of runners. An upgrade renames its files into them."""
+
+
+class Runner(Struct):
+    """A forked runner that waits for orders. It has run attempts of `user` alone; None: of the
+    daemon's own, or none yet."""
 
     identity: Identity
     pidfd: int
+    orders: int
+    """The socket by which it is ordered, and tells of records."""
+    user: int | None = None
+
+    def begin(self, folder: str, token: str, gate: int | None) -> None:
+        """Have it run an attempt. Raises `OSError` if it has ended, or cannot take this one."""
+        if len(token) > _LONGEST_TOKEN:
+            raise OSError("it cannot show this token")
+        to = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, self.orders)
+        try:
+            send(to, {"folder": folder, "token": token}, [] if gate is None else [gate])
+        finally:
+            to.detach()
+
+    def is_free(self) -> bool:
+        """Return whether it has said that it may take another attempt."""
+        said = b""
+        with contextlib.suppress(OSError):
+            while (heard := os.read(self.orders, 64)) != b"":
+                said = heard
+        return said == FREE
+
+    def close(self) -> None:
+        """It ends, unless it has got orders."""
+        os.close(self.pidfd)
+        os.close(self.orders)
 
 
 class Forker:
@@ -56,6 +89,8 @@ class Forker:
         self._socket: socket.socket | None = None
         self._pid = 0
         self._ready = False
+        """Whether it has given a runner, or said why not."""
+        self._stamps: list[tuple[int, int, int]] = []
         self._failures = 0
         self._rests_until_s = -inf
         self._ended: set[int] = set()
@@ -83,6 +118,7 @@ class Forker:
             self._failures, self._rests_until_s = 0, monotonic() + REST_S
 
     def _spawn(self) -> None:
+        self._stamps = _stamps()
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             try:
@@ -104,56 +140,80 @@ class Forker:
         self._socket, self._ready = mine, False
         crossed("forker started")
 
-    def fork(self, folder: str, token: str, output: int, gate: int | None) -> Forked | None:
-        """Have a runner forked with this output and gate; None: a new interpreter is to run it.
+    @property
+    def is_current(self) -> bool:
+        """False if other code has been installed since it was started; the next start makes a new
+        one then."""
+        if self._socket is not None and _stamps() != self._stamps:
+            self._let_go()
+        return self._socket is not None
 
-        It ends without a trace unless a byte can be read from its output. Raises `OSError` where
-        the system takes no more processes.
+    def take(self) -> Runner | None:
+        """Return a runner that waits for orders; None: a new interpreter is to run the attempt.
+
+        Raises `OSError` where the system takes no more processes.
         """
-        if len(token) > _LONGEST_TOKEN or not self.is_ready() or self._socket is None:
+        if not self.is_ready():
             return None
-        words = {"folder": folder, "token": token, "gated": gate is not None}
+        found = self._next()
+        if isinstance(found, OSError):  # it may be old
+            found = self._next()
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def _next(self) -> Runner | OSError | None:
+        """Receive the runner that was asked for, and ask for one more."""
+        found: Runner | OSError | None = None
         try:
-            send(self._socket, words, [output] if gate is None else [output, gate])
-            crossed("runner asked for")
-            answer, fds = self._receive(PATIENCE_S)
+            try:
+                found = self._receive(0.0)
+            except TimeoutError:
+                self._say(NOW)
+                crossed("runner asked for")
+                found = self._receive(PATIENCE_S)
+            self._say(NEXT)
         except OSError:
-            answer, fds = None, []
-        if answer is not None and isinstance(answer.get("errno"), int):
-            _close(fds)
-            raise OSError(answer["errno"], os.strerror(answer["errno"]))
-        if answer is None or "pid" not in answer or len(fds) != 1:
-            _close(fds)
             self._let_go()
             self.start()
-            return None
-        return Forked(Identity(answer["pid"], answer["start_ticks"], boot_id()), fds[0])
+        return found
 
     def is_ready(self) -> bool:
         """Return whether the forker can fork runners; start one if none runs."""
         self.start()
         if self._socket is not None and not self._ready:
             try:
-                said, _ = self._receive(0.0)
-            except TimeoutError:
+                has_ended = not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
                 return False
-            except OSError:
-                said = None
-            self._ready = said == READY
-            if self._ready:
-                self._failures = 0
-            else:
+            if has_ended:
                 self._let_go()
                 self._fail()
+            else:
+                self._failures, self._ready = 0, True
         return self._ready
 
-    def _receive(self, seconds: float) -> tuple[dict[str, Any] | None, list[int]]:
-        assert self._socket is not None
+    def _say(self, words: dict[str, str]) -> None:
+        if self._socket is not None:
+            send(self._socket, words, [])
+
+    def _receive(self, seconds: float) -> Runner | OSError:
+        """Receive a runner, or why there is none. Raises `OSError` if the forker is of no use."""
+        if self._socket is None:
+            raise ConnectionResetError("there is no forker")
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         if not poller.poll(seconds * 1000):
             raise TimeoutError("the forker does not answer")
-        return receive(self._socket)
+        found, fds = receive(self._socket)
+        if found is not None and "pid" in found and len(fds) == 2:
+            os.set_blocking(fds[1], False)
+            return Runner(Identity(found["pid"], found["start_ticks"], boot_id()), *fds)
+        for fd in fds:
+            os.close(fd)
+        if found is None or "errno" not in found:
+            raise ConnectionResetError("the forker has ended")
+        return OSError(found["errno"], os.strerror(found["errno"]))
 
     def _let_go(self) -> None:
         """Have the process end: nothing that it does from now on counts."""
@@ -181,6 +241,15 @@ class Forker:
         self._reap()
 
 
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
+def _stamps() -> list[tuple[int, int, int]]:
+    """What changes when radrm or Python is upgraded."""
+    folders = (os.path.join(_PACKAGE, folder) for folder in _FOLDERS)
+    return [_stamp(path) for path in (*folders, sys.executable, str(os.__file__))]
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -34,8 +35,8 @@ from radrm.host.attempts.evidence import (
     Void,
     read_saved,
 )
-from radrm.host.attempts.forking import Forker
-from radrm.host.attempts.live import Ending, Live
+from radrm.host.attempts.forking import Forker, Runner
+from radrm.host.attempts.live import Ending, Live, close_gate
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -53,6 +54,9 @@ from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
+
+_MOST_WAITING = 8
+"""Runners that wait for another attempt: each has two MiB of its own."""
 
 
 class Launcher:
@@ -82,7 +86,12 @@ class Launcher:
         self._ended: dict[int, Live] = {}
         """Those of which `poll` has told the end, until they are forgotten."""
         self._owners = PidOwners(Containers().vouchers)
+        self._owners_lock = threading.Lock()
+        self._owners_known = True
+        """False while `_owners` has not heard of attempts that have come or gone."""
         self._asker = Asker()
+        self._waiting: list[Runner] = []
+        """Forked runners that have run an attempt, and wait for the next one of its user."""
         self._retiring: list[int] = []
         self._retired: list[int] = []
         self._clears = ThreadPoolExecutor(1, "step-removal")
@@ -107,28 +116,63 @@ class Launcher:
                 live.hand_over(plan.step, record)
             else:
                 gate = live.make_group(plan.prepare) if plan.prepare is not None else None
-                live.start_runner(gate, self._forker)
+                try:
+                    self._start_runner(live, gate)
+                finally:
+                    close_gate(gate)
+                crossed("runner started")
         except OSError as error:
             if live.cgroup is not None:
                 cgroups.remove(live.cgroup)
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
-        self._update_owners()
+        self._owners_known = False
+
+    def _start_runner(self, live: Live, gate: int | None) -> None:
+        """Have a forked runner run the attempt where there is one, else a new interpreter. Raises
+        `OSError`."""
+        runner = self._waiting_runner(live.uid)
+        if runner is not None and live.order(runner, gate):
+            return
+        if runner is not None:
+            self._retire(runner.pidfd, runner.orders)
+        live.spawn_runner(gate)
+
+    def _waiting_runner(self, user: int | None) -> Runner | None:
+        """One that has run an attempt of this user before, or a new one."""
+        if self._forker is None:
+            return None
+        if not self._forker.is_current:
+            self._dismiss(0)
+        for runner in self._waiting:
+            if runner.user == user and runner.is_free():
+                self._waiting.remove(runner)
+                return runner
+        return self._forker.take()
+
+    def _dismiss(self, most: int) -> None:
+        """Let the runners end that wait longest, until no more wait than that."""
+        while len(self._waiting) > most:
+            runner = self._waiting.pop(0)
+            self._retire(runner.pidfd, runner.orders)
 
     def _prepare(self, plan: LaunchPlan) -> tuple[Live, attempts.Fields]:
         folder = self.folder(plan.serial)
         record = launch_record(plan, self._clock.real_s, self.controllers, self.account)
         try:
-            os.makedirs(self._attempts, 0o711, exist_ok=True)
-            os.mkdir(folder)
+            try:
+                os.mkdir(folder)
+            except FileNotFoundError:
+                os.makedirs(self._attempts, 0o711, exist_ok=True)
+                os.mkdir(folder)
             crossed("attempt's folder made")
         except OSError as error:
             raise cannot_launch(plan.serial, error) from error
         try:
             # A user of another name has to reach the script, and nothing else, in there.
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
-            # Its runner has it on disk before the job begins. A step has no rights here.
+            # What a power failure takes of it, the store makes up for; but not for a step.
             attempts.write_record(folder, attempts.LAUNCH, record, durably=plan.step is not None)
             if plan.step is not None:
                 fsync_folder(self._attempts)
@@ -160,7 +204,7 @@ class Launcher:
                 return live.evidence.lost("its runner was killed")
         live.start_reported = found.started is not None
         self._live[serial] = live
-        self._update_owners()
+        self._owners_known = False
         return Running(found.started)
 
     # ---------------------------------------------------------------- waiting
@@ -197,26 +241,29 @@ class Launcher:
         if not live.start_reported:
             started = live.evidence.started()
             if started is not None:
-                live.start_reported = True
+                live.start_reported, live.told = True, max(0, live.told - 1)
                 if live.step is not None:
                     live.runner = live.step.runner_now()
-                    self._update_owners()
+                    self._owners_known = False
                 return started
         if gone:
             self._let_go_of_runner(live)
-        elif not live.was_told or live.child is not None:  # a child has to be reaped
+        elif not live.told or live.child is not None:  # a child has to be reaped
             return None
-        live.was_told = False
+        live.told = 0
         if live.is_being_ended:
             return None
         found: Ended | Lost | None = live.evidence.ended()
         if found is None and gone and self._end_in_time(live):
             found = live.evidence.lost("its runner was killed")
         if found is not None:
-            for fd in live.fds:
-                self._retire(fd)
+            runner = live.release() if isinstance(found, Ended) else None
+            if runner is not None:
+                self._waiting.append(runner)
+                self._dismiss(_MOST_WAITING)
+            self._retire(*live.fds)
             self._ended[serial] = self._live.pop(serial)
-            self._update_owners()
+            self._owners_known = False
         return found
 
     def _let_go_of_runner(self, live: Live) -> None:
@@ -250,6 +297,10 @@ class Launcher:
 
         May be called from any thread.
         """
+        with self._owners_lock:  # most attempts come and go before anybody asks
+            if not self._owners_known:
+                self._owners_known = True  # first: what changes meanwhile counts the next time
+                self._owners.update([live.marks for live in tuple(self._live.values())])
         return self._owners.owner_of(pid)
 
     # ---------------------------------------------------------------- ending
@@ -355,6 +406,7 @@ class Launcher:
     def close(self) -> None:
         """Let go of all attempts; they run on."""
         self._clears.shutdown(cancel_futures=True)
+        self._dismiss(0)
         live = [fd for live in self._live.values() for fd in live.fds]
         for fd in [*self._retired, *self._retiring, *live]:
             os.close(fd)
@@ -375,17 +427,15 @@ class Launcher:
 
     def _leave(self, live: Live, remains: Ending | list[int]) -> None:
         """Let this be what a dead runner has left, in place of what was."""
-        for fd in live.fds_of_remains:
-            self._retire(fd)
+        self._retire(*live.fds_of_remains)
         live.remains = remains
 
-    def _retire(self, fd: int | None) -> None:
-        if fd is not None:
-            self._retiring.append(fd)
+    def _retire(self, *fds: int | None) -> None:
+        self._retiring += [fd for fd in fds if fd is not None]
 
     def folder(self, serial: int) -> str:
         """The path of the folder of an attempt, which may be missing."""
-        return os.path.join(self._attempts, str(serial))
+        return f"{self._attempts}/{serial}"
 
     def _remove_folder(self, serial: int, of_step: bool = True) -> None:
         """Remove what radrm wrote there, and the folder if that was all. `of_step`: a step may have
@@ -417,6 +467,3 @@ class Launcher:
         marks = launch["token"], launch["cgroup"], launch["uid"]
         seen = partial(self._owners.seen_of, (job_id, serial))
         return Live(serial, job_id, evidence, *marks, Limits.of(launch, serial), seen, step=of_step)
-
-    def _update_owners(self) -> None:
-        self._owners.update(live.marks for live in self._live.values())

@@ -26,7 +26,6 @@ import errno
 import os
 import select
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +36,7 @@ from radrm.errors import Refused
 from radrm.host.attempts import folder, start_runner, waiting
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence, State
-from radrm.host.attempts.forking import Forker
+from radrm.host.attempts.forking import Runner
 from radrm.host.attempts.owners import LiveAttempt
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
@@ -98,8 +97,12 @@ class Live(Struct):
     """A pipe or socket that the runner writes to when start.json is there, and exit.json."""
     start_reported: bool = False
     """True once the caller of the launcher knows that the attempt has started."""
-    was_told: bool = False
-    """True if the runner has announced a record that is not looked for yet."""
+    told: int = 0
+    """How many records the runner has announced that are not looked for yet."""
+    forked: Runner | None = None
+    """Its runner, if that is a fork: `pidfd` and `announcement` are its descriptors."""
+    was_signalled: bool = False
+    """True once the runner was sent a signal."""
     remains: Ending | list[int] = field(default_factory=list)
     """What a dead runner has left: the thread that kills it, or descriptors of the processes that
     have outlived that."""
@@ -169,9 +172,9 @@ class Live(Struct):
         if self.announcement is None or not readable(self.announcement):
             return True
         with contextlib.suppress(OSError):
-            if os.read(self.announcement, 64):
-                self.was_told = True
-                return True
+            found = len(os.read(self.announcement, 64))
+            self.told += found
+            return found > 0
         return False
 
     def send(self, number: int) -> bool:
@@ -182,6 +185,7 @@ class Live(Struct):
         fd = self.pidfd if self.step is None else self._runner_of_step()
         if fd is None:  # of a step's runner that has begun, the step's last word follows
             return self.step is not None and not self.step.stand_down()
+        self.was_signalled = True
         try:
             signal.pidfd_send_signal(fd, number)
             signal.pidfd_send_signal(fd, signal.SIGCONT)
@@ -208,41 +212,31 @@ class Live(Struct):
             raise OSError(errno.EAGAIN, "its control group cannot be made")
         return prepare(self.cgroup)
 
-    def start_runner(self, gate: int | None = None, forker: Forker | None = None) -> None:
-        """Start the runner in a session of its own: as a fork where the forker can, else as a new
-        interpreter. Raises `OSError` if it cannot be started.
-
-        It reads from `gate`, which is closed here, before it begins.
-        """
-        try:
-            if forker is None or not self._fork_runner(forker, gate):
-                self._spawn_runner(gate)
-        finally:
-            close_gate(gate)
-        crossed("runner started")
-
-    def _fork_runner(self, forker: Forker, gate: int | None) -> bool:
-        """Have the runner forked, and let it begin; False if the forker cannot now."""
+    def order(self, runner: Runner, gate: int | None) -> bool:
+        """Have a forked runner run the attempt; it reads from `gate` before it begins. Return False
+        if it cannot."""
         assert self.token is not None
-        mine, its = socket.socketpair()
         try:
-            with its:
-                forked = forker.fork(self.evidence.folder, self.token, its.fileno(), gate)
-            if forked is not None:
-                self.runner, self.pidfd = forked.identity, forked.pidfd
-                crossed("runner handed over")
-                with contextlib.suppress(OSError):  # it was killed: the pidfd says so
-                    mine.send(b"\n")
-                self.announcement = mine.detach()
-        finally:
-            if self.announcement is None:
-                with contextlib.suppress(OSError):
-                    # A forked runner may hold a copy of the socket: after this it ends.
-                    mine.shutdown(socket.SHUT_RDWR)
-                mine.close()
-        return self.announcement is not None
+            runner.begin(self.evidence.folder, self.token, gate)
+        except OSError:
+            return False
+        self.forked = runner
+        self.runner, self.pidfd, self.announcement = runner.identity, runner.pidfd, runner.orders
+        return True
 
-    def _spawn_runner(self, gate: int | None) -> None:
+    def release(self) -> Runner | None:
+        """Return the forked runner of an attempt that has ended, with its descriptors, if it may
+        run another one: no signal that was sent to it may reach that."""
+        runner, self.forked = self.forked, None
+        if runner is None or self.was_signalled or None in (self.pidfd, self.announcement):
+            return None
+        self.pidfd = self.announcement = None
+        runner.user = self.uid
+        return runner
+
+    def spawn_runner(self, gate: int | None) -> None:
+        """Start a new interpreter, in a session of its own, that runs the attempt. It reads from
+        `gate` before it begins. Raises `OSError` if it cannot be started."""
         assert self.token is not None
         announcement, announce = os.pipe()
         command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder]

@@ -7,10 +7,10 @@ the claim, it ends without a trace. It forks the job, whose process is born in i
 (`clone_into`) and waits; writes start.json; and lets the job begin. So no job runs that no record
 names, and a runner that is killed in between leaves a child whose pipe ends and that exits. It
 passes signals on, and waits for the main process, or with `--background=wait` for all. It ends what
-that has left (`leftovers`), writes how the job ended, and ends. A full disk must not lose
-the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
-the standard library alone, and holds nothing of the daemon's but its standard output: a byte
-there says that start.json or exit.json can be read.
+that has left (`leftovers`), and writes how the job ended. Then it ends, or as a fork runs another
+attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room
+for it. The runner outlives the daemon, so it needs the standard library alone, and holds nothing of
+the daemon's but its standard output: a byte there says that start.json or exit.json can be read.
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
@@ -50,8 +50,8 @@ from radrm.host.processes.tree import (
     kill_tree,
     signal_catchers,
 )
-from radrm.host.storage.files import fsync_folder, write_all
-from radrm.host.transient import may_pass
+from radrm.host.storage.files import write_all
+from radrm.host.transient import is_transient
 from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
@@ -72,13 +72,26 @@ _LAST_LOOK_S = 1.0
 
 def main(folder: str) -> int:
     """Run the attempt; the exit status says only whether its records could be written."""
+    return 0 if run(folder) is not False else 1
+
+
+def run(folder: str) -> bool | None:
+    """Run the attempt, and return whether its records could be written; None if it is another
+    process's."""
     reaper = settle()
     me = identify(os.getpid())
     assert me is not None
     lock = attempts.take_lock(folder)
     crossed("runner has its lock")
+    try:
+        return _run_with(lock, folder, me, reaper)
+    finally:
+        os.close(lock)
+
+
+def _run_with(lock: int, folder: str, me: Identity, reaper: bool) -> bool | None:
     if not attempts.Claim.take(folder, attempts.RUNNER, me):
-        return 0
+        return None
     with contextlib.suppress(OSError):
         write_all(lock, _RESERVE)
     launch, reason = attempts.read_record(folder, attempts.LAUNCH)
@@ -88,7 +101,7 @@ def main(folder: str) -> int:
         end = Runner(folder, lock, me, launch, reaper).run()
     written = attempts.write_exit(folder, lock, end, _tell)
     crossed("runner is done")
-    return 0 if written else 1
+    return written
 
 
 @cache
@@ -148,7 +161,7 @@ class Runner:
             end: Fields = {
                 "never_started": f"the job could not be started from {self._folder}: {cause}; "
                 "once that is fixed, submit it again",
-                "passing": may_pass(error),
+                "passing": is_transient(error),
             }
             self._end_watcher()
             while self._children_left():
@@ -257,15 +270,9 @@ class Runner:
             "cpu_list": bound,
             **attempts.now(),
         }
-        # The daemon has synced the launch record of a step, and the name of its folder: its user
-        # may not open what is above.
+        # Slurm runs a step again that had not begun, so this must survive a power failure.
         is_step = os.path.basename(self._folder) == attempts.STEP
-        if not is_step:
-            attempts.sync_launch(self._folder)
-        attempts.write_record(self._folder, attempts.START, record)
-        # Were the folder's own name lost in a power failure, the job would seem never begun.
-        if not is_step:
-            fsync_folder(os.path.dirname(self._folder))
+        attempts.write_record(self._folder, attempts.START, record, durably=is_step)
         _tell()
 
     # ---------------------------------------------------------------- waiting

@@ -22,7 +22,7 @@ from radrm.host.attempts import runner
 from radrm.host.processes import cgroups
 
 GATE = 3
-"""The descriptor of the pipe. The runner closes it."""
+"""The descriptor of the pipe, which is closed here."""
 _VARIABLE = "RADRM_RUNNER_GATED"
 GATED = {_VARIABLE: "1"}
 """What a runner with such a pipe has in its environment."""
@@ -30,12 +30,21 @@ _GATE_S = 10.0
 
 
 def main(folder: str) -> int:
-    if _VARIABLE in os.environ and not _opens():
+    """Run the attempt in a new interpreter; return the exit status."""
+    return 0 if run(folder, _VARIABLE in os.environ) is not False else 1
+
+
+def run(folder: str, gated: bool) -> bool | None:
+    """Run the attempt, and return as `runner.run` does; None if its gate never opened."""
+    opens = not gated or _opens()
+    if gated:
+        os.close(GATE)
+    if not opens:
         launch, _ = attempts.read_record(folder, attempts.LAUNCH)
         if launch is not None and launch["cgroup"] is not None:
             cgroups.remove(launch["cgroup"])
-        return 0
-    return runner.main(folder)
+        return None
+    return runner.run(folder)
 
 
 def _opens() -> bool:

@@ -7,25 +7,32 @@ there, and each increment is written once: a kill loses at most the last half mi
 counts nothing twice, and a clock that is set back adds to an earlier hour. User and group are
 those of the job at that time, so that a report needs no other table.
 
+A device is a number here, its place in the list of a mark: its UUID would be half of each row.
+Rows of older releases have the UUID itself.
+
 The row of nobody (`job_id` 0) has the idle energy, and the seconds for which the device was
 metered. Above `MOST_ROWS` rows the oldest hours are dropped, whatever the clock says.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from msgspec import Struct
 
 from radrm.core.records import DeviceEnergy
 from radrm.deadlines import UTC, Zone
-from radrm.host.storage.database import Database
+from radrm.host.storage.database import DamagedRow, Database
 
 HOUR_S = 3600
 MOST_ROWS = 500_000
-"""About 120 bytes each. Eight GPUs with two jobs each need two years for them."""
+"""About 80 bytes each. Eight GPUs with two jobs each need two years for them."""
 _LOOK_EVERY = 10_000
 _NOBODY = 0
+_DEVICES = "energy devices"
+_SELECT_DEVICES = "SELECT record FROM marks WHERE name = ?"
 
 _ADD = """
 INSERT INTO energy VALUES (?1, ?2, ?3,
@@ -78,7 +85,17 @@ class EnergyBook:
 
     def write(self) -> None:
         """Add to the store what waits, in a transaction. `written` says that it has succeeded."""
-        rows = [(*key, *sums) for key, sums in self._waiting.items()]
+        if not self._waiting:
+            return
+        known = self._devices()
+        new = sorted({device for _, device, _ in self._waiting}.difference(known or ()))
+        if new and known is not None:
+            known += new
+            text = msgspec.json.encode(known).decode()
+            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (_DEVICES, text))
+        number = {device: str(at) for at, device in enumerate(known or ())}
+        waiting = self._waiting.items()
+        rows = [(hour_s, number.get(d, d), job, *sums) for (hour_s, d, job), sums in waiting]
         self._db.execute_many(_ADD, rows)
         if self._added + len(rows) >= _LOOK_EVERY:
             self._db.execute(_DROP, (MOST_ROWS,))
@@ -126,7 +143,9 @@ class EnergyBook:
 
     def first_hour_s(self, device: str | None = None) -> int | None:
         """Return the first hour of the book, or that of a device; None without one."""
-        where, given = ("", ()) if device is None else ("WHERE device = ? ", (device,))
+        known = self._devices() or []
+        number = str(known.index(device)) if device in known else device
+        where, given = ("", ()) if device is None else ("WHERE device IN (?, ?) ", (device, number))
         query = f"SELECT hour FROM energy {where}ORDER BY hour LIMIT 1"
         found = self._db.execute(query, given).fetchone()
         return None if found is None else int(found[0])
@@ -142,4 +161,13 @@ class EnergyBook:
             "sum(equally_j), sum(seconds) FROM energy WHERE hour >= ? AND hour < ? "
             f"GROUP BY hour, job_id = 0, CASE WHEN job_id = 0 THEN device ELSE {by} END"
         )
-        return [EnergyRow(*row) for row in self._db.execute(query, (begin_s, end_s))]
+        named = {str(at): device for at, device in enumerate(self._devices() or ())}
+        rows = self._db.execute(query, (begin_s, end_s))
+        return [EnergyRow(hour_s, named.get(d, d), *rest) for hour_s, d, *rest in rows]
+
+    def _devices(self) -> list[str] | None:
+        """The devices by their numbers. None if they cannot be read: then rows have UUIDs."""
+        with contextlib.suppress(DamagedRow):
+            found = self._db.records(list[str], _SELECT_DEVICES, _DEVICES)
+            return found[0] if found else []
+        return None

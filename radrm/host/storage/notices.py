@@ -99,6 +99,8 @@ class Notices:
             for job_id, event, job, attempt, text in _occasions(decision):
                 try:
                     uid, gid, targets = self._wanted(job_id)
+                    if not targets:
+                        continue
                     query = "SELECT record FROM jobs WHERE id = ?"
                     for each in [job] if job else self._db.records(Job, query, job_id):
                         facts = {**facts_of(each, event, attempt, text), "gid": gid}

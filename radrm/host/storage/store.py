@@ -137,9 +137,13 @@ class Store:
         with self._db.writing("decisions"):
             for submission in handed_in:
                 self.submissions.insert(submission)
+            # A short job starts and ends in one transaction: of each, only the last is saved.
+            newest = {_of(record): record for each in decisions for record in each.changed}
             for decision in decisions:
                 for record in decision.changed:
-                    self._save_record(record)
+                    last = newest.pop(_of(record), None)
+                    if last is not None:
+                        self._save_record(last)
                 for owner, kind, device in decision.dropped:
                     self._db.execute(
                         "DELETE FROM reservations WHERE owner = ? AND kind = ? AND device = ?",
@@ -430,6 +434,8 @@ class Store:
 
 def _newest(waiting: Volatile, decisions: Iterable[Decision]) -> Volatile:
     """The volatile records that wait after these decisions too. `waiting` stays as it is."""
+    if not waiting and not any(decision.volatile for decision in decisions):
+        return {}
     found = dict(waiting)
     for decision in decisions:
         for record in decision.changed:
@@ -437,6 +443,14 @@ def _newest(waiting: Volatile, decisions: Iterable[Decision]) -> Volatile:
         for record in decision.volatile:
             found[_name(record)] = record
     return found
+
+
+def _of(record: Record) -> object:
+    """What is saved once. A job's run is kept as it was at its end (`_keep_run`), and a reservation
+    may be dropped in between."""
+    if type(record) is Attempt:
+        return -record.serial
+    return (record.id, record.run) if type(record) is Job else id(record)
 
 
 def _name(record: Record) -> tuple[str, object]:

@@ -81,7 +81,8 @@ class Submissions:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._last: tuple[list[Any], tuple[Envelope, JobFile | None]] | None = None
-        """The row that was read last, and what it says: an array's elements have the same."""
+        """The row that was read or written last, and what it says: a job starts soon after it has
+        come, and an array's elements have the same."""
 
     # ------------------------------------------------------------- writing, in a transaction
 
@@ -99,6 +100,7 @@ class Submissions:
         parsed = submission.parsed
         job_file = _encoded(parsed, envelope) if parsed is not None else None
         row = envelope.ticket, submission.uid, submission.gid, text, job_file, digest
+        self._last = [envelope.ticket, text, packed, job_file], (envelope, parsed)
         self._db.execute(
             "INSERT OR IGNORE INTO submissions (ticket, uid, gid, envelope, job_file, environment) "
             "SELECT ?, ?, ?, ?, ?, id FROM blobs WHERE digest = ?",

@@ -3,13 +3,13 @@ forker."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import select
 import shutil
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -22,7 +22,7 @@ from radrm.errors import RadrmError
 from radrm.host.attempts import forker as process
 from radrm.host.attempts import forking
 from radrm.host.attempts.evidence import Ended, Started, Void
-from radrm.host.attempts.forking import Forker
+from radrm.host.attempts.forking import Forker, Runner
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.processes.procfs import read_stat, token_of
 from radrm.host.processes.tree import has_signal
@@ -48,14 +48,26 @@ def launcher(host: Host, forker: Forker) -> Launcher:
     return found
 
 
-def spare_of(forker: Forker) -> int:
-    """The runner that waits for the next start."""
+def taken(forker: Forker) -> Runner:
+    """A runner that waits for orders."""
+    found = forker.take()
+    assert found is not None
+    return found
 
-    def only() -> int:
-        pids = Path(f"/proc/{forker.pid}/task/{forker.pid}/children").read_text().split()
-        return int(pids[0]) if len(pids) == 1 else 0
 
-    return wait_until(only, "the spare")
+def children_of(forker: Forker) -> set[int]:
+    """Its runners."""
+    path = Path(f"/proc/{forker.pid}/task/{forker.pid}/children")
+    return {int(pid) for pid in path.read_text().split()}
+
+
+def ended_in(daemon: Launcher, serial: int) -> Ended:
+    found = daemon.poll(serial)
+    while not isinstance(found, Ended):
+        if found is None:
+            assert select.select(list(daemon.fds()), [], [], 30)[0]
+        found = daemon.poll(serial)
+    return found
 
 
 def parent_of(pid: int) -> int:
@@ -156,6 +168,7 @@ def test_an_ended_runner_leaves_no_zombie(host: Host, forker: Forker) -> None:
     daemon.launch(host.plan(*ONCE))
     runner = daemon._live[SERIAL].runner
     assert runner is not None and isinstance(end_of(daemon), Ended)
+    daemon.close()
     wait_until(lambda: not os.path.exists(f"/proc/{runner.pid}"), "it to be reaped")
 
 
@@ -163,45 +176,97 @@ def test_many_starts_leave_nothing(forker: Forker) -> None:
     def figures() -> tuple[int, int]:
         return len(os.listdir(f"/proc/{forker.pid}/fd")), len(os.listdir("/proc/self/fd"))
 
-    spare_of(forker)
-    before = figures()
+    def one_left() -> tuple[int, int] | None:
+        return figures() if len(children_of(forker)) == 1 else None
+
+    taken(forker).close()
+    before = wait_until(one_left, "the spare")
     for _ in range(200):
-        mine, its = socket.socketpair()
-        with mine, its:
-            found = forker.fork("/nowhere", "token", its.fileno(), None)
-        assert found is not None
-        os.close(found.pidfd)
-    spare_of(forker)
-    wait_until(lambda: figures() == before, "what was there before")
+        taken(forker).close()
+    wait_until(lambda: one_left() == before, "what was there before")
 
 
 # ------------------------------------------------------------------ the spare
 
 
 def test_a_start_takes_the_runner_that_waits(host: Host, forker: Forker) -> None:
-    spare = spare_of(forker)
+    spare = wait_until(lambda: children_of(forker), "the spare")
     daemon = launcher(host, forker)
     daemon.launch(host.plan(*ONCE))
     assert isinstance(end_of(daemon), Ended) and ran_once(host)
-    assert host.runner() == spare != spare_of(forker)
+    assert {host.runner()} <= spare
 
 
 @pytest.mark.parametrize("reaped", [False, True])
 def test_a_spare_that_was_killed_costs_nothing(host: Host, forker: Forker, reaped: bool) -> None:
-    spare = spare_of(forker)
+    spare = wait_until(lambda: children_of(forker), "the spare")
     os.kill(forker.pid, signal.SIGCONT if reaped else signal.SIGSTOP)
-    os.kill(spare, signal.SIGKILL)
-    wait_until(lambda: spare_of(forker) != spare if reaped else gone(spare))
+    for pid in spare:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not spare & children_of(forker) if reaped else all(map(gone, spare)))
     os.kill(forker.pid, signal.SIGCONT)
     daemon = launcher(host, forker)
     daemon.launch(host.plan(*ONCE))
     assert isinstance(end_of(daemon), Ended) and ran_once(host)
 
 
-def test_a_spare_ends_with_its_forker(forker: Forker) -> None:
-    spare = spare_of(forker)
+def test_a_spare_outlives_its_forker_and_ends_when_nobody_can_order_it(forker: Forker) -> None:
+    spare = taken(forker)
     os.kill(forker.pid, signal.SIGKILL)
-    wait_until(lambda: gone(spare))
+    wait_until(lambda: gone(forker.pid))
+    assert not select.select([spare.pidfd], [], [], 0)[0]
+    os.close(spare.orders)
+    assert select.select([spare.pidfd], [], [], 30)[0]
+    os.close(spare.pidfd)
+
+
+# ------------------------------------------------------------------ one attempt after the other
+
+
+def runners_of(host: Host, daemon: Launcher, **changes: Any) -> list[int]:
+    """The runners of two attempts, the second of which begins when the first one's is free."""
+    pids = []
+    for serial, its in ((8, {}), (9, changes)):
+        daemon.launch(host.plan("true", serial=serial, token=f"{host.token}-{serial}", **its))
+        live = daemon._live[serial]
+        assert live.runner is not None
+        pids.append(live.runner.pid)
+        ended_in(daemon, serial)
+        for waiting in daemon._waiting[-1:]:
+            assert select.select([waiting.orders], [], [], 30)[0]
+            assert token_of(waiting.identity.pid) is None
+    return pids
+
+
+def test_a_runner_runs_one_attempt_after_the_other_of_a_user(host: Host, forker: Forker) -> None:
+    first, second = runners_of(host, launcher(host, forker))
+    assert first == second
+
+
+def test_another_users_attempt_has_another_runner(host: Host, forker: Forker) -> None:
+    """For what a runner has read of a job stays in its memory."""
+    first, second = runners_of(host, launcher(host, forker), uid=os.getuid(), gid=os.getgid())
+    assert first != second
+
+
+def test_a_runner_that_was_signalled_runs_no_other_attempt(host: Host, forker: Forker) -> None:
+    """The signal may come when the attempt that it is for has ended."""
+    daemon = launcher(host, forker)
+    daemon.launch(host.plan(*SLEEPER))
+    assert isinstance(next_of(daemon), Started)
+    daemon.terminate(SERIAL)
+    runner = host.runner()
+    assert isinstance(next_of(daemon), Ended)
+    for _ in range(2):
+        daemon.fds()
+    wait_until(lambda: gone(runner))
+
+
+def test_waiting_runners_end_with_their_daemon(host: Host, forker: Forker) -> None:
+    daemon = launcher(host, forker)
+    pid, _ = runners_of(host, daemon)
+    daemon.close()
+    wait_until(lambda: gone(pid))
 
 
 # ------------------------------------------------------------------ without the forker
@@ -241,54 +306,35 @@ def test_one_that_stands_still_is_waited_for_a_moment(
     assert gone(first) or parent_of(first) == os.getpid()
 
 
-def test_one_killed_after_the_request_costs_nothing(
+def test_one_killed_while_it_is_waited_for_costs_nothing(
     host: Host, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it has read it, or while it forks."""
+    """Before it has read the message, or while it forks."""
     send = forking.send
 
-    def then_killed(*its: Any) -> None:
-        send(*its)
-        os.kill(forker.pid, signal.SIGKILL)
+    def then_killed(to: Any, words: Any, fds: Any) -> None:
+        send(to, words, fds)
+        if words == process.NOW:
+            os.kill(forker.pid, signal.SIGKILL)
 
     monkeypatch.setattr(forking, "send", then_killed)
     daemon = launcher(host, forker)
+    for _ in range(3):
+        runner = forker.take()
+        if runner is not None:
+            runner.close()
     daemon.launch(host.plan(*ONCE))
     assert isinstance(end_of(daemon), Ended) and ran_once(host)
 
 
-def test_a_runner_whose_answer_came_too_late_ends_without_a_trace(
-    host: Host, forker: Forker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was forked, and another one was started meanwhile."""
-    late: list[int] = []
-    receive = forking.receive
-
-    def too_late(by: socket.socket) -> Any:
-        _, fds = receive(by)
-        late.extend(fds)
-        raise TimeoutError
-
-    monkeypatch.setattr(forking, "receive", too_late)
-    daemon = launcher(host, forker)
-    daemon.launch(host.plan(*ONCE))
-    (pidfd,) = late
-    assert select.select([pidfd], [], [], 30)[0], "it ends"
-    os.close(pidfd)
-    assert isinstance(end_of(daemon), Ended) and ran_once(host)
-
-
-def test_a_daemon_that_dies_before_its_word_leaves_a_void_launch(
+def test_a_daemon_that_dies_before_its_orders_leaves_a_void_launch(
     host: Host, forker: Forker
 ) -> None:
     host.prepare()
-    mine, its = socket.socketpair()
-    with its:
-        found = forker.fork(str(host.folder), host.token, its.fileno(), None)
-    assert found is not None
-    mine.close()
-    assert select.select([found.pidfd], [], [], 30)[0]
-    os.close(found.pidfd)
+    runner = taken(forker)
+    os.close(runner.orders)
+    assert select.select([runner.pidfd], [], [], 30)[0]
+    os.close(runner.pidfd)
     assert sorted(os.listdir(host.folder)) == ["launch.json"]
     assert isinstance(host.daemon().adopt(SERIAL, 3), Void)
 
@@ -307,14 +353,17 @@ def test_an_upgrade_is_run_and_not_what_was_imported(
         shutil.copytree(REPOSITORY / "radrm" / part, code / part)
     for file in (REPOSITORY / "radrm").glob("*.py"):
         shutil.copy2(file, code)
+    (code / "__pycache__").mkdir()
     monkeypatch.setattr(process, "__file__", str(code / "host" / "attempts" / "forker.py"))
+    monkeypatch.setattr(forking, "_PACKAGE", str(code))
     forker = Forker("(of one test)")
     wait_until(forker.is_ready, "the forker")
     first = forker.pid
-    (code / "host" / "attempts" / "tails.py").touch()
-    mine, its = socket.socketpair()
-    with mine, its:
-        assert forker.fork("/nowhere", "token", its.fileno(), None) is None
+    assert forker.is_current
+    file = code / "host" / "attempts" / "tails.py"
+    shutil.copy2(file, file.with_suffix(".new"))
+    file.with_suffix(".new").rename(file)
+    assert not forker.is_current
     wait_until(forker.is_ready, "the next forker")
     assert forker.pid != first
     forker.close()
@@ -344,7 +393,10 @@ def test_one_that_never_gets_ready_rests_and_is_tried_again(
 
 
 def test_one_that_may_open_no_file_says_so(host: Host, forker: Forker) -> None:
-    resource.prlimit(forker.pid, resource.RLIMIT_NOFILE, (7, 7))
+    resource.prlimit(forker.pid, resource.RLIMIT_NOFILE, (6, 6))
+    for _ in range(2):  # one or two were forked before
+        with contextlib.suppress(OSError):
+            taken(forker).close()
     daemon = launcher(host, forker)
     with pytest.raises(RadrmError, match=os.strerror(errno.EMFILE)):
         daemon.launch(host.plan(*ONCE))

@@ -106,16 +106,16 @@ def test_a_runner_that_dies_before_its_claim(host: Host, monkeypatch: pytest.Mon
     """While another process tests the lock, so that it cannot get there."""
     daemon = host.daemon()
     host.state.joinpath("attempts").mkdir()
-    spawn = Live.start_runner
+    start = Launcher._start_runner
 
-    def spawn_held_up(live: Live, *how: Any) -> None:
+    def start_held_up(daemon: Launcher, live: Live, gate: int | None) -> None:
         lock = attempts.take_lock(live.evidence.folder)
-        spawn(live, *how)
+        start(daemon, live, gate)
         assert live.runner is not None
         os.kill(live.runner.pid, signal.SIGKILL)
         os.close(lock)
 
-    monkeypatch.setattr(Live, "start_runner", spawn_held_up)
+    monkeypatch.setattr(Launcher, "_start_runner", start_held_up)
     daemon.launch(host.plan("touch", "ran"))
     assert end_of(daemon) == Lost("its runner was killed before it could begin", False, None)
     assert not (host.cwd / "ran").exists()

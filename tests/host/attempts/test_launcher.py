@@ -228,9 +228,11 @@ def test_forgetting(host: Host) -> None:
 
 def test_a_descriptor_stays_open_until_a_selector_had_time_to_let_go(host: Host) -> None:
     daemon = host.daemon()
-    daemon.launch(host.plan("true"))
+    daemon.launch(host.plan(*SLEEPER))
+    next_of(daemon)
     before = set(daemon.fds())
-    end_of(daemon)
+    daemon.kill(SERIAL)  # else its runner waits for another attempt
+    next_of(daemon)
     assert daemon.fds() == {}
     assert any(map(is_open, before))
     daemon.fds()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,33 @@ def test_what_is_saved_is_added_once(db: Database) -> None:
         assert not book.waits
         save(book, db)
     assert everything(EnergyBook(db)) == [(0, None, 0.0, 30.0), (0, 7, 60.0, 0.0)]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_devices_have_numbers(db: Database, damaged: bool) -> None:
+    """Beside the rows of older releases; where their list is damaged, later rows have UUIDs."""
+    old = HOUR, "GPU-9", 0, None, None, 4.0, 0.0, 1.0
+    db.execute("INSERT INTO energy VALUES (?, ?, ?, ?, ?, ?, ?, ?)", old)
+    for number, device in enumerate(("GPU-9", "GPU-1", "GPU-9")):
+        book = EnergyBook(db)
+        book.note([used(HOUR + 100 * number, 10.0, EnergyPart(7, 5.0), device=device)])
+        save(book, db)
+    if damaged:
+        db.execute("UPDATE marks SET record = '?'")
+        book.note([used(HOUR + 300, 10.0, EnergyPart(7, 2.0), device="GPU-2")])
+        save(book, db)
+        assert book.first_hour_s("GPU-2") == HOUR
+        return
+    sums: Counter[tuple[str, int | None]] = Counter()
+    for row in book.sums(0, 2**40, "device"):
+        sums[row.device, row.job_id] += int(row.joules)
+    assert sums == {
+        ("GPU-9", None): 4,
+        ("GPU-9", 7): 10,
+        ("GPU-1", None): 0,
+        ("GPU-1", 7): 5,
+    }
+    assert [book.first_hour_s(f"GPU-{n}") for n in (1, 2, 9)] == [HOUR, None, HOUR - HOUR_S]
 
 
 def test_a_transaction_that_fails_loses_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

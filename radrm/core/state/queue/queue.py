@@ -44,8 +44,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.state.queue.line import Places, Ranks, key_of, with_rank
+from radrm.core.state.queue.lines import Lines, OrderKey, Verdicts
 from radrm.core.state.queue.order import SafeOrder
-from radrm.core.state.queue.waiting import Lines, OrderKey, Verdicts
 from radrm.core.state.timers import ORDER_KEY, Timer
 
 RULE = "gpuless"
@@ -132,6 +132,8 @@ class Array:
         (self._live.add if job.state.live else self._live.discard)(job.id)
         if job.array is not None and (job.array.fails or job.id == self._carrier):
             self.fails, self._carrier = job.array.fails, job.id
+        if self.at_once is None and self.max_fails is None:
+            return [job.id], [job.id] * eligible  # it has a place for each
         self._ready.discard(job.id)
         mine = [job.id] if eligible and self._ready.put(job, self._order_key(job)) else []
         free = None if self.at_once is None else self.at_once - len(self._live)
