@@ -21,6 +21,8 @@ from torch.utils.data import DataLoader
 
 EVALUATED = 3
 """Batches of an evaluation after the steps."""
+TRAINED = 2
+"""Backward passes of a further epoch after them."""
 SLOW_S = 3.0
 """A training batch that takes so much processor time is used again for the further steps."""
 SEARCH_S, GLANCE_S, SEARCHED = 3.0, 0.3, 2000
@@ -119,7 +121,8 @@ class Batches:
         return len(self._real)
 
     def __next__(self) -> Any:
-        if self._data.over and (self.trains or self._taken >= EVALUATED):
+        passes = self._data.passes - self._passes
+        if self._data.over and (passes >= TRAINED or (not passes and self._taken >= EVALUATED)):
             raise StopIteration
         self._data.took(self)
         if self._kept is not None:

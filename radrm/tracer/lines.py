@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -34,12 +35,14 @@ def here() -> str | None:
 
 def _last(frames: list[tuple[str, int]]) -> str | None:
     for file, line in reversed(frames):
-        if _is_users(file):
+        if is_users(file):
             return f"{os.path.basename(file)}:{line}"
     return None
 
 
-def _is_users(file: str) -> bool:
+@functools.lru_cache(4096)
+def is_users(file: str) -> bool:
+    """Return whether a file is of the user's code, not of a library."""
     if file.startswith("<"):
         return False
     path = os.path.realpath(file)

@@ -59,6 +59,7 @@ class Mixed(TorchDispatchMode):
             # `cuda` without an index: the replaced device guard answers with its own, `meta`.
             device = pretend.CUDA
             kwargs = {**kwargs, "device": device}
+        kwargs.pop("pin_memory", None)
         on_gpu = device is not None and torch.device(device).type == "cuda"
         if on_gpu and device != pretend.CUDA:
             kwargs = {**kwargs, "device": devices.settled(device)}
@@ -68,7 +69,6 @@ class Mixed(TorchDispatchMode):
             return func(*args, **kwargs)
         if "generator" in kwargs:  # it stays: an overload of its own can demand it
             kwargs = {**kwargs, "generator": None}
-        kwargs.pop("pin_memory", None)
         if not self._keeps_values:
             with ONE_AT_A_TIME, self._fake, self._watch:
                 return func(*args, **kwargs)

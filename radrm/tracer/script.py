@@ -38,6 +38,7 @@ from problem import in_one_line
 from program import is_over, spent_s, wait_for_rank_0
 from steps import Steps
 from torch._subclasses.fake_tensor import FakeTensorMode
+from unfreezing import Unfreezing
 from watch import Watch
 
 MOST_SKIPPED = 12
@@ -82,6 +83,7 @@ class Script:
         )
         self.data = Data(self)
         self.evaluation = Evaluation(self)
+        self._unfreezing = Unfreezing()
         self._after = ""
         self._status: object = None
 
@@ -99,6 +101,7 @@ class Script:
         groups.begin(self)
         omissions.begin(self)
         refusals.begin(self)
+        self._unfreezing.begin()
         self._enter()
         _in_threads(self._enter)
         self._watch_the_clock()
@@ -148,6 +151,7 @@ class Script:
     def enough(self, reason: str) -> None:
         """Enough steps have been seen: let the script evaluate, if a loader's epoch ends now."""
         if not self._after and self.data.seek_larger():
+            self.steps.larger = True
             return
         if self._after or not self.data.end_epoch():
             self.finish(self._after or reason)
@@ -155,8 +159,13 @@ class Script:
         more = min(max(spent_s(), EVALUATION_S[0]), EVALUATION_S[1])
         self._until_s = min(self._until_s, spent_s() + more)
         self.evaluation.forget()
+        self.steps.stage_ends()
+        values.truths.eager = values.Truths.MOST
 
     def finish(self, reason: str) -> NoReturn:
+        line = self._unfreezing.ahead(self.steps.trained)
+        if line is not None:
+            self.fail("trains more weights later on", line)
         documents.end(self._folder, {"version": documents.VERSION, **self._traced(reason)})
 
     def fail(self, cause: str, line: str | None = None) -> NoReturn:
@@ -193,6 +202,8 @@ class Script:
         if not self._has_enough():
             made = f"{sum(counts)} of 2 steps" if counts else "no optimizer's step"
             self.fail(f"{ended} {word} made {made}")
+        if self.steps.rising and reason == "time":
+            self.fail(f"{ended} {word} needed more with each step")
         self.finish(self._after or reason)
 
     def _watch_the_clock(self) -> None:

@@ -33,6 +33,8 @@ PASSES, WITHOUT_OPTIMIZER, AFTER_STEP = 16, 4, 2
 """Backward passes until a step is made; if there is no optimizer; after the step."""
 TRIED, MORE = 3, 1.02
 """The step in which made-up truths are the other ones, and how much more it then may need."""
+KEPT = 0.001
+"""A step that leaves so much more of the most alive than the one before it, leaks or collects."""
 _MOST_MARKS = 200
 
 
@@ -54,6 +56,13 @@ class Steps:
         self._usual: tuple[int, int] | None = None
         """What the step before `TRIED` needed, and the bytes that it copied to the GPU."""
         self._doubted = False
+        self._most = self._kept = 0
+        """The most bytes that a step needed, and those alive after the latest step."""
+        self.grows = self.larger = self._staged = False
+        """Whether the latest step needed, or kept, still more; whether the next has to; whether
+        a stage differed from those before."""
+        self._stage: dict[int, int] = {}
+        """By optimizer, the gradients' bytes when enough was seen, or in the latest step since."""
         self.least = ENOUGH
         """Steps of one optimizer at least."""
         self.backward = self._since_step = 0
@@ -73,6 +82,11 @@ class Steps:
         """Return the name of the optimizer with the most weights, in lower case."""
         largest = max(self._seen.values(), key=lambda each: each.weights, default=None)
         return "none" if largest is None else largest.name
+
+    @property
+    def trained(self) -> set[int]:
+        """Return the ids of the weights that had a gradient in a step."""
+        return {each for optimizer in self._seen.values() for each in optimizer.trained}
 
     def precision(self) -> str:
         """Return the precision in the words of the job's option `--precision`."""
@@ -166,7 +180,9 @@ class Steps:
         self.mark(f"optimizer {seen.steps}")
         gc.collect()
         self._compare()
-        if not self.shortened and self._all_seen():
+        if self._finished():
+            self._stage_goes_on(seen)
+        elif not self.shortened and self._all_seen():
             self._enough("steps")
 
     def _compare(self) -> None:
@@ -178,6 +194,7 @@ class Steps:
         """
         truths, number = values.truths, sum(self.counts)
         found, line = self._watch.next_step(), truths.line
+        self._note_growth(found[0], number)
         truths.left, truths.line = 0, None
         if len(self._seen) > 1 or number < TRIED - 1:
             self._doubted = False
@@ -193,22 +210,51 @@ class Steps:
         if number == TRIED - 1 or (self._doubted and (number - TRIED) % 2):
             truths.try_other()
 
+    def stage_ends(self) -> None:
+        """Note that enough was seen: the program goes on, with an evaluation or a further stage."""
+        self._stage = {key: each.gradients for key, each in self._seen.items()}
+
+    def _stage_goes_on(self, seen: _Optimizer) -> None:
+        """Say that it is enough once a step is like those before: a further stage can have another
+        optimizer, train more weights, or have larger batches. Then the one after it is seen, too.
+        """
+        key = id(seen.optimizer)
+        more, self._stage[key] = seen.gradients > self._stage.get(key, 0), seen.gradients
+        if more or self.grows or self._waits():
+            self._staged = True
+        elif self._staged:
+            self._staged = False
+        else:
+            self._enough("steps")
+
+    @property
+    def rising(self) -> bool:
+        """Return whether what a step needs has not been the same so far."""
+        return self.grows or self._staged
+
+    def _note_growth(self, highest: int, number: int) -> None:
+        more = highest > MORE * self._most or self._watch.live > self._kept + KEPT * self._most
+        self.grows = more and number >= TRIED and not self.larger
+        self.larger, self._kept = False, self._watch.live
+        self._most = max(self._most, highest)
+
     def _all_seen(self) -> bool:
         counts = self.counts
-        if self._doubted or max(counts) < self.least:
+        if self._doubted or self.grows or max(counts) < self.least:
             return False
         if min(counts) < EACH and sum(counts) < OTHERS:
             return False
-        waiting = [o for o in (made() for made in self._made) if o is not None]
-        never = [o for o in waiting if id(o) not in self._seen and _has_gpu_weights(o)]
-        return not never or sum(counts) >= OTHERS
+        return not self._waits() or sum(counts) >= OTHERS
+
+    def _waits(self) -> bool:
+        """Return whether an optimizer has not made a step."""
+        made = [o for o in (each() for each in self._made) if o is not None]
+        return any(id(o) not in self._seen and _has_gpu_weights(o) for o in made)
 
     def _passed(self) -> None:
         self.backward += 1
         self._since_step += 1
         self.mark(f"backward {self.backward}")
-        if self._finished():
-            self._enough("steps")
         if self._stepping:
             return  # a closure, as L-BFGS calls it
         waiting = [o for o in (made() for made in self._made) if o is not None]
@@ -217,6 +263,8 @@ class Steps:
             if self._since_step >= AFTER_STEP:
                 self._enough("backward passes")
         elif not waiting:
+            if self._finished():
+                self._enough("steps")
             if not self._seen and self._since_step >= WITHOUT_OPTIMIZER and self._watch.live:
                 self._enough("backward passes")
         elif self._since_step >= PASSES or (self._since_step >= WITHOUT_OPTIMIZER and self._slow()):
@@ -242,11 +290,13 @@ class _Optimizer:
         self.name = type(optimizer).__name__.lower()
         self.weights = self.gradients = self.state = 0
         self.precision = "fp32"
+        self.trained: set[int] = set()
 
     def stepped(self, optimizer: Any) -> None:
         self.steps += 1
         weights = [w for group in optimizer.param_groups for w in group["params"]]
         self.weights = sum(_size(w) for w in weights)
+        self.trained.update(id(w) for w in weights if w.grad is not None)
         largest = max(weights, key=lambda w: w.numel())
         self.precision = {torch.float16: "fp16", torch.bfloat16: "bf16"}.get(largest.dtype, "fp32")
         self.gradients = sum(_size(w.grad) for w in weights if w.grad is not None)

@@ -121,13 +121,14 @@ class Truths:
 
     Usually it is False, or what follows from 1. In one step the first `MOST` answers are the
     other ones, to see whether a branch on them changes what the step needs. A loop that waits for
-    the usual one then still ends.
+    the usual one then still ends. After the steps the first `MOST` truths are True: `if accuracy >
+    best` keeps the weights.
     """
 
     MOST = 32
 
     def __init__(self) -> None:
-        self.left = 0
+        self.left = self.eager = 0
         self.line: str | None = None
         """The user's line that got the latest other answer."""
 
@@ -148,7 +149,8 @@ truths = Truths()
 def made_up(dtype: torch.dtype) -> Any:
     """Return a value of this type for one that is unknown."""
     if dtype == torch.bool:
-        return truths.answer(False)
+        truths.eager -= truths.eager > 0
+        return truths.eager > 0 or truths.answer(False)
     if dtype.is_complex:
         return complex(1.0)
     if dtype.is_floating_point:  # for `float(loss) < best`, which gets a plain number

@@ -86,6 +86,88 @@ def new_tensors() -> None:
         assert loss.new(3, 4).shape == (3, 4) and loss.new(mean.shape).is_cuda
 
 
+def unfrozen_later(epoch: int = 2) -> None:
+    """The large layer is trained from a later epoch on."""
+    model = net().cuda()
+    model[0].requires_grad_(False)
+    optimizer = sgd(model)
+    for at in range(4):
+        if at == epoch:
+            for weight in model[0].parameters():
+                weight.requires_grad = True
+        train(model, optimizer, epochs=1)
+
+
+def unfrozen_next() -> None:
+    """From the second epoch on, which the trace reaches."""
+    unfrozen_later(1)
+
+
+def frozen() -> None:
+    """A layer that is never trained; another one is again."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), *net()).cuda()
+    model.requires_grad_(False)
+    for weight in model[1:].parameters():
+        weight.requires_grad = True
+    train(model, sgd(model))
+
+
+def best_kept() -> None:
+    """The best weights so far, by a value on the GPU."""
+    model, most, best = net().cuda(), torch.zeros((), device="cuda"), None
+    for _ in range(2):
+        train(model, sgd(model), epochs=1)
+        right = sum((model(x.cuda()).argmax(1) == y.cuda()).sum() for x, y in batches())
+        if right > most:
+            most, best = right, copy.deepcopy(model.state_dict())
+    assert best is not None
+
+
+def doubled(epochs: int = 3) -> None:
+    """The batch doubles in each epoch."""
+    model = net().cuda()
+    for epoch in range(epochs):
+        optimizer = sgd(model)
+        for x, y in batches(size=1024 << epoch, samples=4 * 1024 << epoch):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+            optimizer.step()
+
+
+def longer() -> None:
+    """Batches of its own, each larger than the one before, to the last."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for step in range(8):
+        optimizer.zero_grad()
+        model(torch.randn(512 + 512 * step, WIDTH).cuda()).sum().backward()
+        optimizer.step()
+
+
+def leaking() -> None:
+    """Keeps the graph of each step."""
+    model, total = net().cuda(), 0.0
+    optimizer = sgd(model)
+    while True:
+        optimizer.zero_grad()
+        loss = model(torch.randn(64, WIDTH).cuda()).sum()
+        total += loss
+        loss.backward(retain_graph=True)
+        optimizer.step()
+
+
+def pinned() -> None:
+    """Activations that wait in the CPU's memory."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, y in batches(size=4096, samples=16384):
+        with torch.autograd.graph.save_on_cpu(pin_memory=True):
+            loss = functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def policy() -> None:
     """Actions drawn from the model's output, as in reinforcement learning."""
     from torch.distributions import Categorical

@@ -33,7 +33,7 @@ CUBLAS = 2 * overheads(None).cublas_bytes
 # The most that is needed, as a multiple of the weights; and what else is known.
 ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     # weights and gradients
-    "plain": (2, {"steps": [3], "optimizer": "sgd", "reason": "steps"}),
+    "plain": (2, {"steps": [4], "optimizer": "sgd", "reason": "steps"}),
     "numbered": (2, {}),
     "device_of_number": (2, {}),
     "accelerator": (2, {}),
@@ -56,8 +56,11 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "checkpoint": (2, {"skipped": ["checkpoints"]}),
     "compiled": (2, {"skipped": ["torch.compile"]}),
     "measured": (2, {"benchmark": True}),
+    "unfrozen_next": (2, {}),
     # and the new gradient beside the kept one
     "short": (3, {"steps": [2], "reason": "steps"}),
+    # and two copies, when one replaces the other
+    "best_kept": (4, {}),
     # and the optimizer's states
     "own_optimizer": (3, {"optimizer_bytes": WEIGHTS}),
     # and a counter of steps on the GPU for each weight
@@ -71,7 +74,14 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "sentences": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
     "gan": (4, {"steps": [8, 2]}),
     "average": (3, {}),
-    "evaluated": (2 + 3 * BATCH_OF_4096 / WEIGHTS, {"steps": [3]}),
+    # and batches of 4096: see `sentences`
+    "doubled": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {}),
+    "longer": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [8]}),
+    # and three of these, of which the CPU's memory keeps none
+    "pinned": (1 + 3 * BATCH_OF_4096 / WEIGHTS, {}),
+    # and the frozen weights
+    "frozen": (3, {}),
+    "evaluated": (2 + 3 * BATCH_OF_4096 / WEIGHTS, {}),
     # and the buckets
     "spawned": (3, {"parallel": "ddp", "steps": [3]}),
     "forked": (3, {"parallel": "ddp", "steps": [3]}),
@@ -88,6 +98,8 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "branch_on_a_guess": ("branch on a value computed on the GPU", True),
     "branch_on_an_item": ("branch on a value computed on the GPU", True),
     "branch_on_a_float": ("branch on a value computed on the GPU", True),
+    "unfrozen_later": ("trains more weights later", True),
+    "leaking": ("needed more with each step", False),
     "graphed": ("CUDA graphs", True),
     "sharded": ("FSDP", True),
     "spread": ("several GPUs in one process", True),
@@ -95,7 +107,7 @@ NO_ANSWERS: dict[str, tuple[str, bool]] = {
     "asked_for_help": ("used no GPU", False),
 }
 TWO_GPUS = ("spawned", "forked", "views_of_buckets", "data_parallel", "spread")
-LIMITS = {"endless": 20.0}
+LIMITS = {"endless": 20.0, "leaking": 6.0}
 """Seconds of traces that need all of their time; others end by themselves."""
 
 
