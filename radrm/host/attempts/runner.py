@@ -226,9 +226,10 @@ class Runner:
                 self._watcher = log_watcher.start(self._launch, groups, os.getpid())
                 crossed("log watcher started")
             self._write_start(not_limited or outside, bound)
-            crossed("start announced")
+            crossed("start written")
             job_process.let_go_on(begin)
             crossed("job begun")
+            _tell()
         finally:
             os.close(begin)
         return errors
@@ -273,7 +274,6 @@ class Runner:
         # Slurm runs a step again that had not begun, so this must survive a power failure.
         is_step = os.path.basename(self._folder) == attempts.STEP
         attempts.write_record(self._folder, attempts.START, record, durably=is_step)
-        _tell()
 
     # ---------------------------------------------------------------- waiting
 
