@@ -160,7 +160,7 @@ class Loop:
             steps=self.steps,
         )
         self._stops = Stops(self.launcher, parts.devices.mps, self.post)
-        self._attempts = Attempts(parts, self._stops)
+        self._attempts = Attempts(parts, self._stops, self._monitor.read_soon)
         self._resizes = Resizes(parts, self._wakeups.wake, self._monitor.read_soon)
         effects = Effects(parts, self._resizes, self._stops, self._monitor.read_soon, self.post)
         self.capping = effects.capping
