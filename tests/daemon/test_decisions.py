@@ -372,7 +372,7 @@ def test_what_cannot_be_saved_now_is_done_later() -> None:
 
 def test_volatile_records_are_written_now_and_then_but_never_before_decisions() -> None:
     world = World(gpus(1))
-    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=()))
+    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=(), after_s=0.0))
     save_volatile = decisions._store.save_volatile
     decisions.save_volatile(100.0)
     assert save_volatile.call_count == 0, "a decision waits for the store"
@@ -386,7 +386,7 @@ def test_volatile_records_are_written_now_and_then_but_never_before_decisions() 
 
 def test_a_full_disk_harms_nobody_while_figures_wait() -> None:
     world = World(gpus(1))
-    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=()))
+    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=(), after_s=0.0))
     decisions.commit()
     decisions._store.save_volatile.side_effect = StoreError("full")
     decisions.save_volatile()
