@@ -181,6 +181,7 @@ class Effects:
             if isinstance(record, Job):
                 self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
+                self._launcher.stored(record.serial)
                 self._site.reports.end(record.serial)
                 yield record
                 job = self._scheduler.snapshot.job(record.job_id)
