@@ -1,4 +1,4 @@
-"""Run the commands of the pages of docs/lab, and fail where a page and its command differ.
+"""Run the commands of the pages with figures, and fail where a page and its command differ.
 
     python -m benchmarks.pages [--data FOLDER] [--only WORD] [--write]
 
@@ -24,12 +24,12 @@ from benchmarks import truth
 from benchmarks.sections import put_section, section_of
 from tests.paths import REPOSITORY, SHARED_DATA
 
-LAB = REPOSITORY / "docs" / "lab"
+DOCS = REPOSITORY / "docs"
 _SECONDS = re.compile(r"\d+\.\d{3} s")
 
 
 class Page(Struct, frozen=True):
-    """A page, or one section of it, and the module that prints it with `--stdout`."""
+    """A page below docs/, or one section of it, and the module that prints it with `--stdout`."""
 
     page: str
     command: tuple[str, ...]
@@ -41,26 +41,28 @@ class Page(Struct, frozen=True):
 
 
 PAGES = (
-    Page("reproduction-flowcon-specon", ("benchmarks.flowcon",), "flowcon"),
-    Page("reproduction-flowcon-specon", ("benchmarks.specon",), "specon"),
-    Page("reproduction-elastic", ("benchmarks.elastic",), "models"),
+    Page("lab/reproduction-flowcon-specon", ("benchmarks.flowcon",), "flowcon"),
+    Page("lab/reproduction-flowcon-specon", ("benchmarks.specon",), "specon"),
+    Page("lab/reproduction-elastic", ("benchmarks.elastic",), "models"),
     *(
         Page(
-            "reproduction-andreas",
+            "lab/reproduction-andreas",
             ("benchmarks.deadlines", "--part", part),
             f"andreas-{part}",
             measured=part == "real",
         )
         for part in ("sizes", "server", "real", "costs")
     ),
-    Page("reproduction", ("benchmarks.simulation.reproduction",), needs="data"),
-    Page("gpumemnet-tables", ("benchmarks.gpumemnet.train", "--tables"), needs="torch"),
+    Page("lab/reproduction", ("benchmarks.simulation.reproduction",), needs="data"),
+    Page("lab/shipped", ("benchmarks.simulation.shipped", "--part", "page"), needs="data"),
+    Page("policies", ("benchmarks.simulation.shipped", "--part", "goals"), "goals", needs="data"),
+    Page("lab/gpumemnet-tables", ("benchmarks.gpumemnet.train", "--tables"), needs="torch"),
 )
 
 
 def difference(page: Page, found: str) -> str | None:
     """Return the first line in which a page differs from what its command printed; None: none."""
-    text = (LAB / f"{page.page}.md").read_text()
+    text = (DOCS / f"{page.page}.md").read_text()
     there = text if page.section is None else section_of(text, page.section)
     pairs = zip(_lines(there), _lines(found), strict=False)
     for old, new in pairs:
@@ -108,7 +110,7 @@ def main() -> int:
         before_s = _children_s()
         found = _printed(page, options.data)
         if options.write:
-            path = LAB / f"{page.page}.md"
+            path = DOCS / f"{page.page}.md"
             if page.section is None:
                 path.write_text(found)
             else:

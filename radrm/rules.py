@@ -133,7 +133,7 @@ from radrm.core.units import (
     show_mib as show_mib,
     show_seconds as show_seconds,
 )
-from radrm.core.view import Holder as Holder, Offer as Offer, View as View
+from radrm.core.view import Occupant as Occupant, Offer as Offer, View as View
 from radrm.core.words import (
     ActionKind as ActionKind,
     Cause as Cause,

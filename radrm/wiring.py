@@ -82,6 +82,9 @@ OF_SUMMARIES = frozenset({"summary", "gpumemnet", "horus"})
 QUICK = ("declared", "history")
 """Those of `AUTO_CHAIN` that answer at once, from the job file and the store. They come first."""
 
+_MOST = 1_000_000_000
+"""The largest number of a setting of rules and of the core: as seconds, it is 31 years."""
+
 # Fields of a rule that are not settings: its name, and its parts.
 _NOT_SETTINGS = frozenset(
     {
@@ -267,8 +270,9 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     if not right:
         usual = list(default) if kind is tuple else default
         raise BadConfig(f"{where} = {shown(value)} is of the wrong kind; {usual!r} is its default")
-    if isinstance(value, (int, float)) and value < 0:
-        raise BadConfig(f"{where} = {shown(value)} is below zero")
+    if isinstance(value, (int, float)) and not 0 <= value <= _MOST:
+        wrong = "is below zero" if value < 0 else f"is above {_MOST:,}"
+        raise BadConfig(f"{where} = {shown(value)} {wrong}")
 
 
 def _finite(value: float) -> bool:

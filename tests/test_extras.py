@@ -25,7 +25,7 @@ requirements = [
 @pytest.fixture(autouse=True)
 def installed(mocker: MockerFixture) -> None:
     """A radrm of which the extra `web` needs two packages, and `top` one."""
-    lines = ["typer>=0.12", 'numpy>=1; extra == "dev"', 'textual>=0.86; extra == "top"']
+    lines = ["msgspec>=0.18", 'numpy>=1; extra == "dev"', 'textual>=0.86; extra == "top"']
     lines += ['jinja2>=3.1; extra == "web"', "starlette>=0.40; extra == 'web'"]
     mocker.patch.object(metadata, "requires", return_value=lines)
     came = mocker.Mock(read_text=lambda _: json.dumps({"url": "file:///tmp/radrm.whl"}))

@@ -79,6 +79,7 @@ def test_settings_reach_their_rule() -> None:
         (f"{MAGM}margin_mib = 1.5", ("margin_mib", "1.5")),
         (f"{MAGM}margin_mib = true", ("margin_mib", "True")),
         (f"{MAGM}margin_mib = -1", ("margin_mib", "below zero")),
+        (f"{MAGM}margin_mib = {10**12}", ("margin_mib", "above 1,000,000,000")),
         (f"{MAGM}name = 'x'", ("name",)),
         ("[policies.lug]\nmax_smact = 0.5", ("[policies.lug]", "in [policies.sharing]")),
         ("[planners.andreas]\nseed = 1", ("[planners.andreas]", "no setting 'seed'")),
@@ -96,6 +97,7 @@ def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
     [
         ("[core]\ngrace = 5", "grace_s"),
         ("[core]\ngrace_s = true", "grace_s"),
+        ("[core]\ngrace_s = 1e308", "above 1,000,000,000"),
         ("[core]\nretry_s = 1", "unknown key 'core.retry_s'"),
         ("[core]\novercommit = true", "unknown key 'core.overcommit'"),
         ('policy = "magn"', "magm"),

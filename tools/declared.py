@@ -6,18 +6,16 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from typer.main import get_command
-
-from radrm.cli.app import make_app
 from radrm.cli.commands.report import BY
 from radrm.cli.listing import commands as listed
+from radrm.cli.listing import function_of, of_group, parameters_of
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
-from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.option_help import LINES_HELP, meaning_of
+from radrm.jobfile.arguments import TEXTS, UNDESCRIBED, WORD
+from radrm.jobfile.command_line import LINES, LINES_HELP, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.option_help import meaning_of
 from radrm.jobfile.options import OF_ARRAYS, SHOWN
 from radrm.wiring import registry
 
@@ -98,17 +96,13 @@ _BY_METAVAR = {
 
 def commands() -> list[Command]:
     """All commands, in the order of `radrm --help`; a group's by their two words."""
-    app: Any = get_command(make_app())
     found = []
     for name, about in listed().items():
         if name in OF_THE_TABLE:
             found.append(_of_table(name, about))
             continue
-        command = app.commands[name]
-        if hasattr(command, "commands"):
-            found += [_of_click(f"{name} {n}", None, c) for n, c in command.commands.items()]
-        else:
-            found.append(_of_click(name, about, command))
+        its = [_of_declared(each, None) for each in of_group(name)]
+        found += its or [_of_declared(name, about)]
         if name == "requeue":  # it takes the options of `edit`, too
             options = (each for each in _of_table("edit", "").parameters if each.flags)
             own = found[-1].parameters
@@ -117,9 +111,9 @@ def commands() -> list[Command]:
     return found
 
 
-def _of_click(name: str, about: str | None, command: Any) -> Command:
-    first, text, examples = _told(command)
-    parameters = tuple(_parameters(command))
+def _of_declared(name: str, about: str | None) -> Command:
+    first, text, examples = _told(function_of(name).__doc__ or "")
+    parameters = tuple(_parameters(name))
     arguments = " ".join(
         each.metavar or "" if not each.many else f"[{each.metavar}]"
         for each in parameters
@@ -129,32 +123,23 @@ def _of_click(name: str, about: str | None, command: Any) -> Command:
     return Command(name, about or first, parameters, text, examples, (usage,))
 
 
-def _told(command: Any) -> tuple[str, str, str]:
+def _told(text: str) -> tuple[str, str, str]:
     """The first line of a command's help, the rest, and its examples."""
-    whole = inspect.cleandoc(command.callback.__doc__ or command.help or "")
-    whole, _, examples = whole.partition("\b\n")
+    whole, _, examples = inspect.cleandoc(text).partition("\b\n")
     first, _, rest = whole.partition("\n\n")
     head, _, lines = inspect.cleandoc(examples).partition("\n")
     shown = lines if head in ("Example:", "Examples:") else f"{head}\n{lines}"
     return " ".join(first.split()), rest.strip(), inspect.cleandoc(shown)
 
 
-def _parameters(command: Any) -> Iterator[Declared]:
-    for each in command.params:
-        if getattr(each, "hidden", False) or "--help" in each.opts:
-            continue
-        help_text = " ".join((getattr(each, "help", None) or "").split())
-        if each.param_type_name == "argument":
-            name = each.metavar or (each.name or "").upper()
-            yield Declared((), name, help_text, each.nargs != 1)
-            continue
-        choices = getattr(each.type, "choices", None)
-        metavar = each.metavar or ("|".join(map(str, choices)) if choices else "N")
-        names = dict.fromkeys((*each.opts, *each.secondary_opts))  # in their order, not by chance
-        flags = sorted(names, key=lambda flag: -len(flag))
-        yield Declared(
-            tuple(flags), None if each.is_flag else metavar, help_text, bool(each.multiple)
-        )
+def _parameters(name: str) -> Iterator[Declared]:
+    for each in parameters_of(name):
+        if each.is_argument:
+            yield Declared((), each.metavar, each.help, each.kind != WORD)
+        elif each.kind not in UNDESCRIBED:
+            flags = tuple(sorted(each.flags, key=lambda flag: -len(flag)))
+            metavar = each.metavar if each.takes_value else None
+            yield Declared(flags, metavar, each.help, each.kind == TEXTS)
 
 
 # ------------------------------------------------------------------ the option table

@@ -11,7 +11,8 @@ Then the shipped ratios (measured over estimated) for `radrm/estimators/learning
 
 The CUDA context is that of the machine of these measurements, as after a probe. `--tables` holds
 what `benchmarks.estimates.timm_tables` wrote, `--documents` what `trace_accuracy --keep` wrote:
-every document there counts. TIMM's script sets `cudnn.benchmark`, so its CNNs are of that family.
+every document there counts. TIMM's script sets `cudnn.benchmark`, so its CNNs are of that family,
+whose bound is a multiple of the largest convolution (`memory.MEASURED_MAPS`) in place of ratios.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from radrm.estimators.gpumemnet.estimator import GPUMemNet
 from radrm.estimators.horus import Horus
 from radrm.estimators.interface import Description, Estimator
 from radrm.estimators.learning.learned import Learned
-from radrm.estimators.memory import context_mib
+from radrm.estimators.memory import MEASURED_MAPS, MEASURED_SPREAD, TRIED, context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
-from radrm.estimators.traces import Traced
+from radrm.estimators.trace import TRIAL_SPREAD
 from radrm.structs import replace
 
 QUANTILES = 40
@@ -53,12 +54,15 @@ _AFFIX = re.compile(r"^(tf|legacy|gluon|seresnet|ese|cs3|dla|dm|bat|lambda|halo|
 
 @dataclass(frozen=True)
 class Seen:
-    """The estimate of one estimator for one job. `family` is None where it is unknown."""
+    """The estimate of one estimator for one job. `family` is None where it is unknown, `map_mib` a
+    traced model's largest convolution, `tried_mib` what trials of `cudnn.benchmark` take."""
 
     architecture: str
     family: str | None
     measured_mib: float
     value_mib: float
+    map_mib: float = 0.0
+    tried_mib: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -120,8 +124,12 @@ def by_trace(args: argparse.Namespace) -> dict[str, list[Seen]]:
             print(f"{case.name} is left out: {outcome.error or outcome.excluded}")
             continue
         model = case.name.partition(" ")[0]
-        family = _family(outcome.traced, "timm" in case.factory)
-        seen = Seen(architecture_of(model), family, case.measured_mib, outcome.estimate_mib)
+        traced, value = outcome.traced, outcome.estimate_mib
+        tried = TRIAL_SPREAD * traced.trial_mib + context_mib(trace_accuracy.DEVICE)
+        seen = Seen(
+            architecture_of(model), traced.family.known, case.measured_mib, value,
+            traced.map_mib, tried,
+        )  # fmt: skip
         found.setdefault("trace", []).append(seen)
         if outcome.traced.faketensor_mib > 0:
             fake = replace_value(seen, outcome.traced.faketensor_mib)
@@ -131,12 +139,6 @@ def by_trace(args: argparse.Namespace) -> dict[str, list[Seen]]:
 
 def replace_value(seen: Seen, value_mib: float) -> Seen:
     return Seen(seen.architecture, seen.family, seen.measured_mib, value_mib)
-
-
-def _family(traced: Traced, benchmark: bool) -> str | None:
-    return (
-        Family.BENCHMARK.value if benchmark and traced.family is Family.CNN else traced.family.known
-    )
 
 
 # ------------------------------------------------------------------ held out
@@ -159,7 +161,7 @@ def priors(seen: Sequence[Seen]) -> dict[str, tuple[float, ...]]:
         if each.family is not None:
             families.setdefault(each.family, []).append(each)
     for family, jobs in families.items():
-        if enough(jobs):
+        if enough(jobs) and family != Family.BENCHMARK.value:
             found[family] = tuple(quantiles(jobs))
     return found
 
@@ -221,15 +223,36 @@ def held_out(seen: Sequence[Seen], family: str, by_family: bool, seed: int) -> H
     if not known or not mine:
         return None
     found = _half_priors(known) if by_family else {ALL: tuple(quantiles(known))}
+    maps = maps_of(known) if by_family else None
     beyond, over = 0, []
     for each in mine:
-        prior = found.get(each.family or ALL, found[ALL])
-        upper = Learned(prior=prior).upper(each.value_mib, QUANTILE)
+        if each.map_mib and maps is not None and each.family == Family.BENCHMARK.value:
+            upper = MEASURED_SPREAD * each.value_mib + maps * each.map_mib
+            upper = max(upper, each.tried_mib if _long(each) else 0.0)
+        else:
+            prior = found.get(each.family or ALL, found[ALL])
+            upper = Learned(prior=prior).upper(each.value_mib, QUANTILE)
         if each.measured_mib > upper:
             beyond += 1
         else:
             over.append(upper / each.measured_mib - 1)
     return Held(beyond / len(mine), statistics.mean(over) if over else 0.0)
+
+
+def _long(each: Seen) -> bool:
+    """Return whether trials take so much more that their bound counts."""
+    return each.tried_mib > TRIED * each.value_mib
+
+
+def maps_of(seen: Sequence[Seen]) -> float | None:
+    """Return the multiple of the largest convolution that holds for most jobs with
+    `cudnn.benchmark`, among those whose measurement is not that of a trial."""
+    found = sorted(
+        max(each.measured_mib - MEASURED_SPREAD * each.value_mib, 0.0) / each.map_mib
+        for each in seen
+        if each.map_mib and not (_long(each) and each.measured_mib > 1.1 * each.value_mib)
+    )
+    return found[int(QUANTILE * len(found))] if found else None
 
 
 def _half_priors(seen: Sequence[Seen]) -> dict[str, tuple[float, ...]]:
@@ -299,6 +322,7 @@ def main() -> None:
             print(row)
     if args.ratios:
         print(shipped(found))
+        print(f"MEASURED_MAPS {maps_of(found.get('trace', ()))}, shipped {MEASURED_MAPS}")
 
 
 if __name__ == "__main__":

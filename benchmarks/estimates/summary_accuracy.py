@@ -26,7 +26,7 @@ from radrm.core.records import JobSpec
 from radrm.estimators.interface import Description
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
-from radrm.estimators.symbolic import kernels
+from radrm.estimators.symbolic import operations
 from radrm.jobfile.radfile import read_job_file
 from radrm.structs import replace
 from radrm.wiring import describe
@@ -138,15 +138,15 @@ def error(found: Sequence[Outcome]) -> float:
 
 def held_out(cases: Sequence[Case]) -> list[Outcome]:
     """Each architecture by constants fitted on the others alone."""
-    shipped = kernels.SPATIAL_WORKSPACE
+    shipped = operations.SPATIAL_WORKSPACE
     tried: dict[tuple[float, float], list[Outcome]] = {}
     try:
         for times in SPATIAL:
-            kernels.SPATIAL_WORKSPACE = times
+            operations.SPATIAL_WORKSPACE = times
             for more_mib in CUDNN_MIB:
                 tried[times, more_mib] = outcomes(cases, Summary(cudnn_mib=more_mib))
     finally:
-        kernels.SPATIAL_WORKSPACE = shipped
+        operations.SPATIAL_WORKSPACE = shipped
     found: list[Outcome] = []
     for group in sorted({case.group for case in cases}):
         best = min(
@@ -201,19 +201,19 @@ def show_timm(measured: Path, tables: Path, published_jobs: Sequence[Case]) -> N
     cases = list(timm_models(measured, tables))
     known = [case for case in cases if PUBLISHED.search(case.group)]
     fitted = [case for case in cases if not PUBLISHED.search(case.group)]
-    shipped = kernels.SPATIAL_WORKSPACE
+    shipped = operations.SPATIAL_WORKSPACE
     found = {}
     try:
         for times in SPATIAL:
-            kernels.SPATIAL_WORKSPACE = times
+            operations.SPATIAL_WORKSPACE = times
             found[times] = outcomes(fitted, Summary())
             show(f"TIMM, other families, spatial {times:.1f}", found[times])
         best = min(found, key=lambda times: error(found[times]))
-        kernels.SPATIAL_WORKSPACE = best
+        operations.SPATIAL_WORKSPACE = best
         again = outcomes(published_jobs, Summary())
         show(f"published CNN jobs, spatial {best:.1f} as fitted on those", again)
     finally:
-        kernels.SPATIAL_WORKSPACE = shipped
+        operations.SPATIAL_WORKSPACE = shipped
     show("TIMM, the published jobs' families, as shipped", outcomes(known, Summary()))
     show("TIMM, all, as shipped", outcomes(cases, Summary()))
 

@@ -192,6 +192,8 @@ def trace(case: Case, python: str, folder: Path) -> Outcome:
             return Outcome(case, None, f"ended with {done.returncode}: {done.stderr[-200:]}")
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
+        # TIMM's own script sets it.
+        document = {**document, "benchmark": "timm" in case.factory}
         return Outcome(case, Traced.from_events(document, DEVICE))
     except (RadrmError, ValueError) as error:
         return Outcome(case, None, str(error))

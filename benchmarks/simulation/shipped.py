@@ -1,7 +1,7 @@
 """What a lab gets with radrm as installed, beside rules that know more: the figures of README.
 
     python -m benchmarks.simulation.shipped [--data FOLDER] [--seeds 6] [--only WORD] [--quick]
-                                            [--write]
+                                            [--part page|goals] [--write | --stdout]
 
 The setting `shipped`: the configuration file as installed (MPS off: jobs that share a GPU are
 time-sliced), several users, nothing declared, SM activity read as the daemon reads it, and the
@@ -9,8 +9,9 @@ history of each user's programs as it grows during the run. Rows that know more 
 so. Each runs in two worlds: one where sharing costs what radrm believes, and one where it costs as
 much as the thesis measured (`loss` 1).
 
---only: the rows or traces with this word. --quick: two seeds. --write: write docs/lab/shipped.md,
-and the table of goals in docs/policies.md.
+--only: the rows or traces with this word. --quick: two seeds. --part: only docs/lab/shipped.md, or
+only the table of goals in docs/policies.md. --write: write them; --stdout: print what would be
+written.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from benchmarks.sections import put_section
 from benchmarks.simulation.flood import OTHERS, flood
 from benchmarks.simulation.labs import LABS, SHORT_S
 from benchmarks.simulation.lucid import lucid_like
@@ -303,22 +306,25 @@ def mps_table(runs: Runs) -> str:
     return table(title, "known", THESIS, shown)
 
 
+OF_GOALS = {
+    '`goal = "sharing"`, the default': SHIPPED,
+    **{row.name: row.name for row in GOAL_ROWS},
+    '`goal = "published"`': 'radrm, `goal = "published"`',
+    '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
+    "all declared exactly (an oracle)": "radrm, all declared (oracle)",
+    "a Lucid-like rule (an oracle)": LUCID,
+}
+"""The lines of the table of goals, and the rows that they show."""
+
+
 def goals_table(runs: Runs) -> str:
     """Return the table of docs/policies.md: makespan and mean completion of each goal."""
-    lines = {
-        '`goal = "sharing"`, the default': SHIPPED,
-        **{row.name: row.name for row in GOAL_ROWS},
-        '`goal = "published"`': 'radrm, `goal = "published"`',
-        '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
-        "all declared exactly (an oracle)": "radrm, all declared (oracle)",
-        "a Lucid-like rule (an oracle)": LUCID,
-    }
 
     def shown(name: str, trace: str) -> str:
         mean = runs.mean(name, trace)
         return f"{mean.makespan_min:.0f}, {mean.mean_min:.0f}"
 
-    cells = {line: [shown(name, t) for t in THESIS] for line, name in lines.items()}
+    cells = {line: [shown(name, t) for t in THESIS] for line, name in OF_GOALS.items()}
     return table("", "rules", THESIS, cells)
 
 
@@ -326,7 +332,6 @@ _AIMS = "To reach"
 THESIS = ("heavy60", "mix90")
 PAGE = REPOSITORY / "docs" / "lab" / "shipped.md"
 POLICIES = REPOSITORY / "docs" / "policies.md"
-_BEGIN, _END = "<!-- goals: benchmarks.simulation.shipped -->", "<!-- end of goals -->"
 _HEAD = """# What a lab gets
 
 These are the figures of radrm **as installed**: MPS off (jobs that share a GPU are time-sliced),
@@ -351,16 +356,9 @@ def setting(seeds: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def write(text: Sequence[str], goals: str) -> None:
-    """Write the page without the aims, and the table of goals between its marks."""
-    shown = (part for part in text if not part.startswith(_AIMS))
-    PAGE.write_text(_HEAD + "\n".join(shown), encoding="utf-8")
-    page = POLICIES.read_text(encoding="utf-8")
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    if not after:
-        sys.exit(f"{POLICIES} has no {_BEGIN} ... {_END}")
-    POLICIES.write_text(f"{before}{_BEGIN}\n{goals}\n{_END}{after}", encoding="utf-8")
+def page(parts: Sequence[str]) -> str:
+    """Return docs/lab/shipped.md, without the aims."""
+    return _HEAD + "\n".join(part for part in parts if not part.startswith(_AIMS))
 
 
 def main() -> int:
@@ -369,42 +367,67 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--only", default="", help="the rows or traces with this word")
     parser.add_argument("--quick", action="store_true", help="two seeds")
-    parser.add_argument("--write", action="store_true", help="write the pages")
+    parser.add_argument("--part", choices=("page", "goals"), help="only this one")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="write the pages")
+    what.add_argument("--stdout", action="store_true", help="print what --write would write")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if not (args.data / "traces").is_dir():
         sys.exit(f"{args.data}: has no traces/; name the folder that has with --data")
-    if args.write and args.only:
-        sys.exit("--write writes all rows; leave out --only")
-    rows: Sequence[Row] = ROWS
-    traces = tuple(lab.name for lab in LABS)
-    if any(args.only in name for name in traces):
-        traces = tuple(name for name in traces if args.only in name)
-    else:
-        rows = tuple(row for row in ROWS if args.only.casefold() in row.name.casefold())
+    if (args.write or args.stdout) and args.only:
+        sys.exit("--write and --stdout are of all rows; leave out --only")
     seeds = 2 if args.quick else args.seeds
-    text = [setting(seeds)]
-    print(text[0])
+    show = (lambda _: None) if args.stdout else partial(print, flush=True)
     with ProcessPoolExecutor(args.processes) as pool:
         runs = Runs(pool, args.data, seeds)
-        for loss in WORLDS.values():
-            for row in rows:
-                for trace in (*traces, FLOOD):
-                    runs.begin(row, trace, loss)
-        for row in (*MPS_ROWS, *GOAL_ROWS) if not args.only else ():
-            for trace in THESIS:
-                runs.begin(row, trace)
-        for each in tables(runs, rows, traces):
-            text.append(each)
-            print(each, flush=True)
-        if args.only:
-            return 0
-        text.append(mps_table(runs))
-        goals = goals_table(runs)
-        print(text[-1], goals, sep="\n", flush=True)
-    if args.write:
-        write(text, goals)
+        if args.part != "goals":
+            text = page(list(_shown(_page_parts(runs, args.only), show)))
+            if args.write:
+                PAGE.write_text(text, encoding="utf-8")
+            elif args.stdout:
+                print(text)
+        if args.part != "page" and not args.only:
+            goals = _goals(runs)
+            if args.write:
+                put_section(POLICIES, "goals", goals, "")
+            else:
+                print(goals)
     return 0
+
+
+def _shown(parts: Iterable[str], show: Callable[[str], None]) -> Iterator[str]:
+    for part in parts:
+        show(part)
+        yield part
+
+
+def _page_parts(runs: Runs, only: str) -> Iterator[str]:
+    rows: Sequence[Row] = ROWS
+    traces = tuple(lab.name for lab in LABS)
+    if any(only in name for name in traces):
+        traces = tuple(name for name in traces if only in name)
+    else:
+        rows = tuple(row for row in ROWS if only.casefold() in row.name.casefold())
+    for loss in WORLDS.values():
+        for row in rows:
+            for trace in (*traces, FLOOD):
+                runs.begin(row, trace, loss)
+    for row in MPS_ROWS if not only else ():
+        for trace in THESIS:
+            runs.begin(row, trace)
+    yield setting(runs.seeds)
+    yield from tables(runs, rows, traces)
+    if not only:
+        yield mps_table(runs)
+
+
+def _goals(runs: Runs) -> str:
+    for row in (*ROWS, *GOAL_ROWS):
+        for trace in THESIS:
+            if row.name in OF_GOALS.values() and (row.name, trace, None) not in runs.begun:
+                runs.begin(row, trace)
+    return goals_table(runs)
 
 
 if __name__ == "__main__":

@@ -84,5 +84,5 @@ class PackActive:
 
     def _together(self, offer: Offer) -> float | None:
         """Return the sum of the jobs' own SM activities; None if one is unknown."""
-        known = [holder.smact for holder in offer.holders if holder.smact is not None]
-        return sum(known) if len(known) == len(offer.holders) else None
+        known = [occupant.smact for occupant in offer.occupants if occupant.smact is not None]
+        return sum(known) if len(known) == len(offer.occupants) else None

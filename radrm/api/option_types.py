@@ -40,9 +40,9 @@ class JobOptions(TypedDict, total=False):
     """The part of a GPU's SMs as an MPS client."""
     max_slowdown: str | None
     """Longest run time beside others (1.3: 30% longer)."""
-    time: float | str | timedelta | None
-    """Time limit, such as 90s, 4:00:00 or 1-00:00:00."""
-    duration: float | str | timedelta | None
+    time: str | None
+    """Time limit, such as 90min, 4:00:00 or 1-00:00:00."""
+    duration: str | None
     """Expected run time when alone on a GPU."""
     priority: float | str | None
     """Higher starts earlier (-1000 to 1000)."""
@@ -96,7 +96,7 @@ class JobOptions(TypedDict, total=False):
     """Run again after a lost attempt."""
     signal: str | None
     """Send it SECONDS before the time limit."""
-    silent_limit: float | str | timedelta | None
+    silent_limit: str | None
     """Stop the job if its log and progress do not change for so long."""
     expect_idle: bool | None
     """The job may leave its GPUs idle ([idle] spares it)."""

@@ -3,7 +3,7 @@
 The files, in the order in which they may import one another:
     guide        the pages of the guide
     listing      every command with its line of help
-    parameters   the parameters of commands, and reading them
+    parameters   the parameters that several commands have
     listening    the address of --listen
     toml_text    write TOML that people read
     settings     list all settings, and check those that are given
@@ -12,6 +12,6 @@ The files, in the order in which they may import one another:
     results      the results of commands about jobs and devices
     dry_run      what `submit --dry-run` shows
     commands     the commands (a folder)
-    app          all commands but `submit`, by typer
+    help         the help of a command
     main         the entry points
 """

@@ -1,6 +1,6 @@
 """Every command with its line of help: the server's own here, those of wings by `radrm.wings`.
 
-`radrm --help` and a mistyped command wait for no import of typer or of a command.
+`radrm --help` and a mistyped command wait for no import of a command.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 import sys
 
 from radrm.client.text import print_text, say, warn
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,13 +21,41 @@ def main() -> None:
     end(_command)
 
 
+def daemon() -> None:
+    """`radrmd`: the same as `radrm daemon`."""
+    if sys.argv[1:] == ["--version"]:
+        end(_command)
+    sys.argv[1:1] = ["daemon"]
+    end(_command)
+
+
 def _command() -> int:
-    """Answer help, version, mistakes and usual command lines without typer."""
+    words = sys.argv[1:]
+    if words[:1] in (["submit"], ["run"]):
+        import gc
+
+        gc.disable()  # looking through what is imported takes a twentieth of a submission
+    code = answer(words)
+    from radrm.cli.listing import ALIASES, COMMANDS
+
+    # Commands of wings may have threads and processes that Python ends.
+    return _leave(code) if words and words[0] in (*COMMANDS, *ALIASES) else code
+
+
+def answer(words: list[str]) -> int:
+    """Carry out the words behind `radrm`. Returns the exit code. Raises `RadrmError`."""
+    if words[:1] == ["submit"]:
+        from radrm.cli.commands.submit import run
+
+        return run(words[1:])
+    if words[:1] == ["run"]:
+        from radrm.cli.commands.run import run
+
+        return run(words[1:])
     from radrm.cli.listing import ALIASES, COMMANDS, commands, of_group
 
-    words = sys.argv[1:]
     if words == ["help", "--all"]:
-        return _no_command()
+        return _no_command(words)
     if words[:1] == ["help"]:
         name = next(iter(words[1:]), "--help")
         if name[:1] != "-" and name not in ALIASES and name not in commands():
@@ -35,55 +63,50 @@ def _command() -> int:
 
             show(name, {**commands(), **ALIASES})
             return 0
-        sys.argv[1:] = words = [*words[1:], "--help"]
-    if words and words[0] in ALIASES:
-        sys.argv[1] = words[0] = ALIASES[words[0]]
-    if words[:1] in (["submit"], ["run"]):
-        _of_the_option_table()
-    if words[:1] == ["slurm-step"] and len(words) > 1 and not words[1].startswith("-"):
-        sys.argv.insert(2, "--")  # what stands behind the file belongs to the job
+        return answer([*words[1:], "--help"])
     if not words or words[0].startswith("-"):
-        return _no_command()
-    if words[0] not in COMMANDS and words[0] not in commands():  # the wings are read last
-        return _no_command()
-    if not (group := of_group(words[0])):
-        return _run(words[0])
-    name = " ".join(words[:2])
-    return _run(name) if name in group else _by_typer()
+        return _no_command(words)
+    name = ALIASES.get(words[0], words[0])
+    if name not in COMMANDS and name not in commands():  # the wings are read last
+        return _no_command(words)
+    if group := of_group(name):
+        name = " ".join([name, *words[1:2]])
+        return _run(name, words[2:]) if name in group else _only_group(words)
+    return _run(name, words[1:])
 
 
-def daemon() -> None:
-    """`radrmd`: the same as `radrm daemon`."""
-    if sys.argv[1:] == ["--version"]:
-        end(_no_command)
-    sys.argv[1:1] = ["daemon"]
-    end(lambda: _run("daemon"))
+def _run(name: str, words: list[str]) -> int:
+    """Run a command with these words behind its name."""
+    from radrm.cli.listing import function_of, parameters_of
+    from radrm.jobfile.arguments import parse
+
+    found = parse(parameters_of(name), words, name)
+    if found is None:
+        return _help(name)
+    return function_of(name)(**found) or 0
 
 
-def _of_the_option_table() -> NoReturn:
-    """`submit` and `run` read their arguments themselves."""
-    import gc
+def _help(name: str) -> int:
+    from radrm.cli.help import help_of
 
-    gc.disable()  # looking through what is imported takes a twentieth of a submission
-    if sys.argv[1] == "submit":
-        from radrm.cli.commands.submit import run
-    else:
-        from radrm.cli.commands.run import run
-
-    _leave(run(sys.argv[2:]))
+    print_text(help_of(name))
+    return 0
 
 
-def _run(name: str) -> int:
-    """Run a command; with typer if its command line is unusual."""
-    from radrm.cli.listing import COMMANDS, function_of, parameters_of
-    from radrm.cli.parameters import parse
+def _only_group(words: list[str]) -> int:
+    """Answer a group of commands without one of them: its help, or a mistake."""
+    group, *rest = words
+    if rest and rest[0] in ("--help", "-h"):
+        return _help(group)
+    if not rest:
+        _help(group)
+        return EXIT_USAGE
+    from radrm.cli.listing import of_group
+    from radrm.spellings import command_hint
 
-    words = parse(parameters_of(name), sys.argv[1 + len(name.split()) :])
-    if words is None:
-        return _by_typer()
-    code: int = function_of(name)(**words) or 0
-    # Those of wings may have threads and processes that Python ends.
-    return _leave(code) if name.split()[0] in COMMANDS else code
+    hint = command_hint(rest[0], [each.split()[1] for each in of_group(group)])
+    step = hint or f"see radrm {group} --help"
+    raise UsageError(f"{group}: unknown command {rest[0]}; {step}")
 
 
 def _leave(code: int) -> NoReturn:
@@ -92,16 +115,16 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _no_command() -> int:
+def _no_command(words: list[str]) -> int:
     """Answer a first word that is no command: help, version or a mistake."""
     from radrm import __version__
     from radrm.cli.listing import overview, unknown
 
-    word = sys.argv[1] if len(sys.argv) > 1 else None
+    word = words[0] if words else None
     if word is None and sys.stdin and sys.stdin.isatty() and sys.stdout.isatty():
         from radrm.cli.commands.today import today
 
-        return _leave(today())
+        return today()
     if word == "--version":
         say(f"radrm {__version__}")
     elif word in (None, "--help", "-h", "help"):
@@ -111,26 +134,6 @@ def _no_command() -> int:
         return EXIT_USAGE
     sys.stdout.flush()
     return 0 if word else EXIT_USAGE
-
-
-def _by_typer() -> int:
-    import typer
-
-    from radrm.cli.app import WrongUsage, in_one_line, make_app
-
-    app = make_app(sys.argv[1])
-    try:
-        code = app(prog_name="radrm", standalone_mode=False)
-    except WrongUsage as error:
-        if (mistake := in_one_line(error)) is None:
-            print_text(f"{error.format_message()}\n")  # a group without a command: its help
-        else:
-            say(mistake, error=True)
-        return EXIT_USAGE
-    except typer.Abort:
-        return EXIT_INTERRUPTED
-    sys.stdout.flush()
-    return code if isinstance(code, int) else 0
 
 
 def end(command: Callable[[], int]) -> NoReturn:

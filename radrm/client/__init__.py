@@ -1,4 +1,4 @@
-"""Layer 5: talk to a daemon: requests, following, log files, exit codes. No typer, no rich.
+"""Layer 5: talk to a daemon: requests, following, log files, exit codes. No rich.
 
 The files, in the order in which they may import one another:
     text        plain text and JSON, without rich

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from radrm.jobfile.options import RawOptions
 
 _ERRORS: dict[int, type[RadrmError]] = {1: Refused, 2: UsageError, 3: Unreachable}
-_LIMIT_S = 90.0
+LIMIT_S = 90.0
 _PIECE = 256 * 1024
 
 
@@ -44,7 +44,7 @@ class Client:
     """The daemon's home, if it is not the one that the environment names."""
 
     def __init__(
-        self, candidates: tuple[Paths, ...] | None = None, limit_s: float = _LIMIT_S
+        self, candidates: tuple[Paths, ...] | None = None, limit_s: float = LIMIT_S
     ) -> None:
         self._limit_s = limit_s
         self.candidates = candidates or client_paths(os.environ, os.getuid())
@@ -96,10 +96,12 @@ class Client:
     def ask(self, op: str, **words: Any) -> Any:
         """Send one request and return its result. A refusal is raised with the daemon's text."""
         self.connect()
-        answer = None
+        answer, wrong = None, "closed the connection without an answer; try again"
         try:
             line = self._exchange(encode({"op": op, **words}).encode("ascii") + b"\n")
             answer = decode(line) if line else None
+        except TimeoutError:
+            wrong = f"has given no answer within {self._limit_s:g} s; see: radrm doctor"
         except (OSError, ValueError):
             pass
         finally:
@@ -108,10 +110,16 @@ class Client:
                 self.close()
         self._has_answered = answer is not None
         if answer is None:
-            raise Unreachable("the radrm daemon closed the connection without an answer; try again")
+            raise Unreachable(f"the radrm daemon {wrong}")
         if not answer["ok"]:
             raise _ERRORS.get(answer["code"], Refused)(answer["error"])
         return answer["result"]
+
+    def wait_at_most(self, limit_s: float) -> None:
+        """Change how long a request waits for its answer."""
+        self._limit_s = limit_s
+        if self._socket is not None:
+            self._socket.settimeout(limit_s)
 
     def _has_ended(self) -> bool:
         """Whether the other end has closed a connection on which no answer is expected."""

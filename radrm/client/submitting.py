@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from radrm.client.connection import find_spool
+from radrm.client.connection import LIMIT_S, find_spool
 from radrm.errors import RadrmError, Unreachable
 from radrm.host.mistakes import look_over, with_notes
 from radrm.host.storage.spool import Spool
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     Submission = dict[str, Any]
 
 _BATCH = 1000
+CHECK_S = 20.0
+"""Real seconds that a daemon has for each question before a job is on disk. One that hangs must not
+keep it from there."""
 _NEEDS = frozenset(
     {
         *("gpus", "gpu-memory", "cpus", "memory", "role", "mig-profile", "gpu-type"),
@@ -53,15 +56,19 @@ and which notes its user gets."""
 def check(client: Client, request: SubmitRequest) -> tuple[list[Submission], Paths, bool]:
     """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
     each, where they are to be put, and whether a daemon answers."""
-    paths, up = find_spool(client)
-    results = _read_all(request, client if up else None, paths)
-    if up:
-        try:
-            _refuse_hopeless(client, results)
-        except Unreachable as error:  # it is busy, or has ended: the spool does not need it
-            up = False
-            for result in results:
-                _note_unchecked(result, error)
+    client.wait_at_most(CHECK_S)
+    try:
+        paths, up = find_spool(client)
+        results = _read_all(request, client if up else None, paths)
+        if up:
+            try:
+                _refuse_hopeless(client, results)
+            except Unreachable as error:  # it is busy, or has ended: the spool does not need it
+                up = False
+                for result in results:
+                    _note_unchecked(result, error)
+    finally:
+        client.wait_at_most(LIMIT_S)
     return results, paths, up
 
 

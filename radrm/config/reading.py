@@ -94,7 +94,7 @@ def read_config(path: Path) -> str:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise BadConfig(f"{path}: larger than 1 MiB, the most that is read; make it smaller")
-        return data.decode()
+        return data.decode("utf-8-sig")  # editors of Windows begin with a byte order mark
     except (FileNotFoundError, NotADirectoryError):
         raise
     except UnicodeDecodeError:

@@ -197,7 +197,7 @@ class EstimationConfig:
 
     A site where no job may start that no user has submitted."""
     trace_limit_s: float = setting(60.0, v.between(1, 3600))
-    """Limit for one trace, 1 to 3600. Only the traced job waits.
+    """Processor time for one trace, 1 to 3600 s; it ends after four times as long on the clock.
 
     A site with large models: their step takes longer to trace."""
     trace_memory_mib: int = fixed(8192)

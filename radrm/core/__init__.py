@@ -20,7 +20,7 @@ Events go in, decisions come out. The files, in the order in which they may impo
     rules        the interfaces of the rules
     lifecycle    how jobs and attempts start, change and end (a folder)
     planning     how the core calls rules (a folder)
-    service      which devices are in service, and which jobs stand aside
+    in_service   which devices are in service, and which jobs stand aside
     adoption     restart: restores stored records, adopts running attempts
     applying     carries out or rejects a proposal
     scheduler    `step`, the entry point

@@ -14,9 +14,9 @@ from typing import Any
 
 from radrm.core.constraints.proposal import check
 from radrm.core.lifecycle.asking import ask, stop
+from radrm.core.lifecycle.followers import settle
 from radrm.core.lifecycle.launching import start
 from radrm.core.lifecycle.occupancy import take_target
-from radrm.core.lifecycle.others import settle
 from radrm.core.lifecycle.pending import begin_resize, delay_next
 from radrm.core.lifecycle.timing import warn
 from radrm.core.planning.planners import REQUESTS

@@ -57,7 +57,7 @@ class Decision(Struct, frozen=True):
     wake_at: float | None
     rejections: tuple[tuple[Proposal, Refusal], ...]
     log_lines: tuple[str, ...] = ()
-    """Lines for the log about failed rules."""
+    """Lines for the log about failed rules and doubted devices."""
     volatile: tuple[Record, ...] = ()
     energy: tuple[DeviceEnergy, ...] = ()
     warned: tuple[Warned, ...] = ()
@@ -77,6 +77,7 @@ class Step(Struct):
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
     """Jobs that ended in this step and whose followers are not settled yet."""
+    log_lines: list[str] = field(default_factory=list)
     planner: str | None = None
     """The planner whose proposal is carried out now."""
 
@@ -88,7 +89,7 @@ class Step(Struct):
             dropped=tuple(self.dropped),
             wake_at=wake_at,
             rejections=tuple(self.rejections),
-            log_lines=log_lines,
+            log_lines=(*self.log_lines, *log_lines),
             volatile=tuple(self.volatile.values()),
             energy=tuple(self.energy),
             warned=tuple(self.warned),

@@ -252,12 +252,12 @@ class AttemptEnded(AttemptEvent, frozen=True, kw_only=True):
 
     `exits` has one entry per task, or is empty. `lost` is why the end is unknown. `never_started`
     is why the command could not be started; `exits` are then those of a shell, if its program could
-    not be run. `passing`: that reason lies with the server (a full disk) and can be over soon.
+    not be run. `transient`: that reason lies with the server (a full disk) and can be over soon.
     `failure`: the attempt has failed for this reason, whatever its exit codes. That reason is never
     GPU out-of-memory. `saved` is the progress that the job has proven to have saved; None: none.
     `saved_since_asked`: a file in its checkpoint folder is newer than the last request to save.
     `host_oom`: the role of a task that died at the job's limit of host memory; None: none did.
-    `hint`: what its output says that its user can change. `passes`: why a failure lies with the
+    `hint`: what its output says that its user can change. `excuse`: why a failure lies with the
     GPU's MPS server or driver, or with the file system of its user, and can be over soon; None: it
     does not, as far as is known.
     `beside`: no, with another process on the GPU, if there was one.
@@ -270,13 +270,13 @@ class AttemptEnded(AttemptEvent, frozen=True, kw_only=True):
     oom: OutOfMemory | None = None
     lost: str | None = None
     never_started: str | None = None
-    passing: bool = False
+    transient: bool = False
     failure: str | None = None
     saved: Progress | None = None
     saved_since_asked: bool = False
     host_oom: str | None = None
     hint: str | None = None
-    passes: str | None = None
+    excuse: str | None = None
     beside: bool = False
     fault: bool = False
     left: str | None = None
@@ -348,14 +348,14 @@ class CapsRefused(AttemptEvent, frozen=True, kw_only=True):
 class ActionFailed(Event, frozen=True, kw_only=True):
     """An action failed and has changed nothing. Late for an action that is not pending any more.
 
-    `passing`: the reason lies with the server (a full disk) and can be over soon. `stops`, of a
+    `transient`: the reason lies with the server (a full disk) and can be over soon. `stops`, of a
     `Resize`: what the attempt holds is not certain, so it is stopped (PREEMPTED), with this reason;
     until its end it keeps both placements.
     """
 
     action: Action
     reason: str
-    passing: bool = False
+    transient: bool = False
     stops: bool = False
 
 

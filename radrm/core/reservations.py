@@ -9,7 +9,7 @@ never. So a device drains by itself. What still runs at the start runs on, or is
 reservation says so.
 
 Each is a claim on its devices (`constraints/claims.py`), which every placement and every planner
-that looks ahead reads. `classify` is part of a waiting job's need (`state/queue/waiting.py`): a job
+that looks ahead reads. `classify` is part of a waiting job's need (`state/queue/lines.py`): a job
 that lacks devices because they are reserved stands aside, and nobody waits behind it. A planner
 that keeps an order may start the first job of a reservation's users (`first_of`) there before the
 head of the line, which may not use the device.
@@ -224,9 +224,9 @@ def sort_again(state: State, timer: Timer) -> bool:
     if state.for_users.closing.get(timer.job_id) != timer.boot_s:
         return False
     del state.for_users.closing[timer.job_id]
-    if state.waiting.need_of(timer.job_id) is None:
+    if state.lines.need_of(timer.job_id) is None:
         return False
-    state.waiting.put(state.jobs[timer.job_id])
+    state.lines.put(state.jobs[timer.job_id])
     return True
 
 
@@ -300,8 +300,8 @@ def current(state: State) -> list[UserReservation]:
 
 def first_of(state: State, record: UserReservation) -> Job | None:
     """Return the first job in the line for GPUs that may use the reservation; None without one."""
-    firsts = [line.at(0) for line in state.waiting.of_user.values() if len(line)]
+    firsts = [line.at(0) for line in state.lines.of_user.values() if len(line)]
     mine = [job_id for job_id in firsts if record.admits(state.jobs[job_id].spec)]
     if not mine:
         return None
-    return state.jobs[min(mine, key=lambda job_id: state.waiting.gpu.position(job_id) or 0)]
+    return state.jobs[min(mine, key=lambda job_id: state.lines.gpu.position(job_id) or 0)]

@@ -30,20 +30,20 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from radrm.core import applying, reservations, service
+from radrm.core import applying, in_service, reservations
 from radrm.core import events as ev
 from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
-from radrm.core.lifecycle import edits, misplaced, outer, pending, usage
-from radrm.core.lifecycle.ending import ended, voided
+from radrm.core.lifecycle import edits, misplaced, outer_job, pending, usage
+from radrm.core.lifecycle.ending import ended, lift_doubts, voided
+from radrm.core.lifecycle.followers import is_open, settle
 from radrm.core.lifecycle.launching import launch_again
 from radrm.core.lifecycle.leaving import end_pause
 from radrm.core.lifecycle.memory import grow_memory
 from radrm.core.lifecycle.occupancy import drop_vanished_targets
-from radrm.core.lifecycle.others import is_open, settle
 from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting, would_start
@@ -88,7 +88,7 @@ class Scheduler:
         self._limit = limit or nullcontext()
         self._rules = rules
         settings = settings or CoreSettings()
-        self.state = State(settings, rules.order, windows, service.judge, never_on_nodes)
+        self.state = State(settings, rules.order, windows, in_service.judge, never_on_nodes)
         self.state.sharing.learner = rules.learner
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
@@ -109,7 +109,7 @@ class Scheduler:
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
         if type(event) in _ABOUT_SERVICE:
-            service.update(self.state, force=not isinstance(event, (ev.ReadingsTaken, ev.Tick)))
+            in_service.update(self.state, force=not isinstance(event, (ev.ReadingsTaken, ev.Tick)))
         settle(self.state)
         if self._adoption.under_way:
             self._end_planned()
@@ -148,6 +148,8 @@ class Scheduler:
         state, what = self.state, timer.what
         if what in (timers.ALL_PLANNERS, timers.RESERVATION_OVER):
             return True  # `end_planned` removes a reservation before the planners are called
+        if what == timers.DOUBT_OVER:
+            return lift_doubts(state)
         if what == timers.CLOSING:
             return reservations.sort_again(state, timer)
         if what == timers.RULES_AGAIN:
@@ -207,6 +209,11 @@ class Scheduler:
         found = self.state.proposals.refused.lasting(now.boot_s) if refused else ()
         lines = (f"job {each.job_id}: {each.message(now.boot_s)}" for each in found)
         return (*self.state.isolation.errors(now.boot_s), *lines)
+
+    @property
+    def launch_error(self) -> str | None:
+        """Return why the server cannot start any job now; None if it can."""
+        return self.state.launch_error
 
     @property
     def learned(self) -> tuple[LearnedLoss, ...]:
@@ -354,7 +361,7 @@ class Scheduler:
                         job_id=action.job_id,
                         serial=action.serial,
                         never_started=event.reason,
-                        passing=event.passing,
+                        transient=event.transient,
                     )
                 )
 
@@ -375,7 +382,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: _by_state(edits.submit),
     ev.CancelRequested: _by_state(edits.cancel),
-    ev.OuterGone: _by_state(outer.gone),
+    ev.OuterGone: _by_state(outer_job.gone),
     ev.HoldRequested: _by_state(edits.hold),
     ev.RequeueRequested: _by_state(edits.requeue),
     ev.CheckpointRequested: Scheduler._on_request,

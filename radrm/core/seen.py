@@ -45,9 +45,9 @@ from radrm.core.state.isolation import Resting
 from radrm.core.state.ledger import CohortData, DeviceLedger
 from radrm.core.state.load import LoadData
 from radrm.core.state.queue.line import Key
+from radrm.core.state.queue.lines import Lines, Verdicts
 from radrm.core.state.queue.order import Order
-from radrm.core.state.queue.waiting import Lines, Verdicts
-from radrm.core.state.readings import Occupant, why_unreadable
+from radrm.core.state.readings import OccupantUse, why_unreadable
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 from radrm.structs import replace
@@ -140,7 +140,7 @@ def in_order(found: Iterable[DeviceSnapshot]) -> tuple[DeviceSnapshot, ...]:
     return tuple(sorted(found, key=lambda each: (each.device.node, each.device.index)))
 
 
-def _occupant_snapshot(occupant: Occupant, uuid: str) -> OccupantSnapshot:
+def _occupant_snapshot(occupant: OccupantUse, uuid: str) -> OccupantSnapshot:
     return OccupantSnapshot(
         job_id=occupant.job_id,
         serial=occupant.serial,
@@ -161,7 +161,7 @@ class LedgerData(Struct, frozen=True):
     reading: Reading | None
     unmanaged_mib: int | None
     fresh_from_s: float
-    occupants: tuple[Occupant, ...]
+    occupants: tuple[OccupantUse, ...]
     reservations: tuple[Reservation, ...]
     load: LoadData
     cohort: CohortData
@@ -184,7 +184,7 @@ def ledger_data(ledger: DeviceLedger) -> LedgerData:
     )
 
 
-def _copied(occupant: Occupant) -> Occupant:
+def _copied(occupant: OccupantUse) -> OccupantUse:
     beside = {others: replace(part) for others, part in occupant.beside.items()}
     return replace(occupant, beside=beside)
 
@@ -238,7 +238,7 @@ def state_data(state: State) -> StateData:
         settings=state.settings,
         jobs=tuple(state.jobs.values()),
         attempts=tuple(state.attempts.values()),
-        waiting=tuple(_in_order(state.waiting)),
+        waiting=tuple(_in_order(state.lines)),
         ledgers=tuple(ledger_data(each) for each in state.ledgers.values()),
         listed=tuple(device.uuid for device in state.listed),
         out_of_service=state.out_of_service.copy(),
@@ -306,7 +306,7 @@ def _line_up(state: State, waiting: tuple[int, ...]) -> None:
 
     verdicts = Verdicts(never_on_nodes=partial(never_on_nodes, state))
     lines = Lines(state.jobs, place_of, None, verdicts)
-    state.waiting = state.queue.lines = state.queue.gpuless.lines = lines
+    state.lines = state.queue.lines = state.queue.gpuless.lines = lines
     lines.sizes = tuple(sorted({device.capacity_mib for device in state.known_devices()}))
     lines.bar(partial(barred, state) if state.for_users.every else None)
     for job_id in waiting:

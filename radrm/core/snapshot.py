@@ -37,8 +37,8 @@ from radrm.core.seen import OccupantSnapshot as OccupantSnapshot
 from radrm.core.seen import StateData, device_snapshot, in_order, state_data, state_of
 from radrm.core.settings import CoreSettings
 from radrm.core.state.nodes import Nodes
+from radrm.core.state.queue.lines import Line
 from radrm.core.state.queue.order import Order
-from radrm.core.state.queue.waiting import Line
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.state.users import Uses
@@ -68,8 +68,8 @@ class Snapshot:
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
-        self._gpu: Line = state.waiting.gpu
-        self._gpuless: Line = state.waiting.gpuless
+        self._gpu: Line = state.lines.gpu
+        self._gpuless: Line = state.lines.gpuless
         self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
         self._uses: Uses | RecentUses = state.uses
         self._devices: dict[str, DeviceSnapshot] = {}

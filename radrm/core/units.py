@@ -1,8 +1,8 @@
 """Convert sizes and durations from text to numbers, and back; name several GPUs.
 
 `4G`, `4GiB`, `4096M` and `4096` are all 4096 MiB; `90`, `1:30`, `0:01:30`,
-`1-00:00:00` and `90s 5m 2h 1d` are durations. Each `submit` imports this file, so it has no regular
-expressions: importing `re` and compiling them takes a third of a command.
+`1-00:00:00` and `90s 5min 2h 1d` are durations. Each `submit` imports this file, so it has no
+regular expressions: importing `re` and compiling them takes a third of a command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ _MIB_PER = {
     for unit, mib in {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}.items()
     for end in ("", "b", "ib")
 }
-_SECONDS_PER = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS_PER = {
+    name: seconds
+    for names, seconds in {
+        "s sec secs second seconds": 1.0,
+        "m min mins minute minutes": 60.0,
+        "h hr hrs hour hours": 3600.0,
+        "d day days": 86400.0,
+        "w week weeks": 604_800.0,
+    }.items()
+    for name in names.split()
+}
 
 
 def is_digits(text: str, most: int = 1000) -> bool:
@@ -51,7 +61,9 @@ def parse_mib(text: str) -> int:
 def parse_seconds(text: str) -> float:
     """Return a duration in seconds; a plain number is seconds. Raises ValueError, also for zero."""
     text = "".join(text.split())
-    value = float(text) if is_decimal(text) else _of_clock(text) if ":" in text else _of_spans(text)
+    value = float(text) if is_decimal(text) else _of_spans(text)
+    if ":" in text or "-" in text:
+        value = _of_clock(text)
     if value is None:
         raise ValueError(f"{text!r} is not a duration; write 90s, 1:30:00 or 1-00:00:00")
     if not 0 < value < float("inf"):
@@ -60,30 +72,31 @@ def parse_seconds(text: str) -> float:
 
 
 def _of_clock(text: str) -> float | None:
-    """The seconds of `[[DAYS-]HOURS:]MINUTES:SECONDS`; None for other text."""
+    """The seconds of `[HOURS:]MINUTES:SECONDS`, or of `DAYS-HOURS[:MINUTES[:SECONDS]]` as in Slurm;
+    None for other text."""
     days, dash, time = text.rpartition("-")
-    *before, seconds = time.split(":")
+    *before, last = time.split(":")
     counts = [days, *before] if dash else before
-    two_digits = len(seconds.partition(".")[0]) == 2 and is_decimal(seconds)
-    if len(before) > 2 or not two_digits or not all(map(is_digits, counts)):
+    if len(before) > 2 or not all(map(is_digits, counts)) or not is_decimal(last):
         return None
-    minutes = 0.0
-    for count in before:
-        minutes = minutes * 60 + float(count)
-    return (float(days or 0) * 24 * 60 + minutes) * 60 + float(seconds)
+    if before and len(last.partition(".")[0]) != 2:
+        return None
+    amounts = [float(each) for each in (*before, last)]
+    hours, minutes, seconds = (*amounts, 0.0, 0.0)[:3] if dash else (0.0, *amounts)[-3:]
+    return (float(days or 0) * 24 + hours) * 3600 + minutes * 60 + seconds
 
 
 def _of_spans(text: str) -> float | None:
-    """The seconds of `1h30m`; None for other text."""
-    value, amount = 0.0, ""
-    for letter in text.lower():
-        if letter not in _SECONDS_PER:
-            amount += letter
-        elif is_decimal(amount):
-            value, amount = value + float(amount) * _SECONDS_PER[letter], ""
-        else:
+    """The seconds of `1h30min`; None for other text."""
+    value, left = 0.0, text.lower()
+    while left:
+        behind = left.lstrip("0123456789.")
+        after = behind.lstrip("abcdefghijklmnopqrstuvwxyz")
+        amount, unit = left.removesuffix(behind), behind.removesuffix(after)
+        if not is_decimal(amount) or unit not in _SECONDS_PER:
             return None
-    return None if amount or not text else value
+        value, left = value + float(amount) * _SECONDS_PER[unit], after
+    return value if text else None
 
 
 def milli(cpus: float | None) -> int:
@@ -125,6 +138,16 @@ def gpu_count(number: int, simulated: bool) -> str:
     """Return `1 GPU`, `4 GPUs`, `4 simulated GPUs`: all that counts a server's GPUs for people."""
     words = SIMULATED_GPUS if simulated else "GPUs"
     return f"{number} {words[:-1] if number == 1 else words}"
+
+
+def spelled_out(word: str) -> list[str]:
+    """Return the indices of `0-3`, each alone; another word as it is. Raises ValueError."""
+    first, dash, last = word.partition("-")
+    if not (dash and is_digits(first, 4) and is_digits(last, 4)):
+        return [word]
+    if int(first) > int(last):
+        raise ValueError(f"{word!r} has the larger index first")
+    return list(map(str, range(int(first), int(last) + 1)))
 
 
 def gpus_named(indices: Iterable[int]) -> str:

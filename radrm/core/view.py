@@ -19,7 +19,7 @@ from radrm.core.constraints.fit import turns
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
-from radrm.core.constraints.offers import Answers, Holder, Offer, Offers
+from radrm.core.constraints.offers import Answers, Occupant, Offer, Offers
 from radrm.core.constraints.placement import refuse_start
 from radrm.core.records import (
     Attempt,
@@ -44,7 +44,7 @@ from radrm.core.state.reserved import FOREVER
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
-__all__ = ["Holder", "Offer", "View"]
+__all__ = ["Occupant", "Offer", "View"]
 
 _MOST_REMARK = 40
 """Characters of what a planner says of a job."""
@@ -59,7 +59,7 @@ class View:
         """For planners that call policies: what they have offered, and which searches failed."""
         self.answers = Answers(state.jobs)
         """For planners that call policies."""
-        self.memo: dict[str, Any] = {}
+        self.scratch: dict[str, Any] = {}
         """For planners, by name: what they can make again from the view at any time. It is dropped
         when the planner fails."""
 
@@ -106,24 +106,24 @@ class View:
         Of jobs without a GPU only those count that have a place (`core.gpuless_at_once`): the
         others wait for the end of a job, and nothing that a planner does helps them.
         """
-        job_id = self._state.queue.gpuless.head() if gpuless else self._state.waiting.gpu.head()
+        job_id = self._state.queue.gpuless.head() if gpuless else self._state.lines.gpu.head()
         return None if job_id is None else self._state.jobs[job_id]
 
     @property
     def any_waiting(self) -> bool:
         """True if one of the lines has a head."""
-        return len(self._state.waiting.gpu) > 0 or self.head(gpuless=True) is not None
+        return len(self._state.lines.gpu) > 0 or self.head(gpuless=True) is not None
 
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
         """Yield the jobs of one line, in the order of service; see `head`."""
-        line = self._state.queue.gpuless.line() if gpuless else iter(self._state.waiting.gpu)
+        line = self._state.queue.gpuless.line() if gpuless else iter(self._state.lines.gpu)
         for job_id in line:
             yield self._state.jobs[job_id]
 
     def few_waiting(self, most: int) -> Sequence[Job] | None:
         """Return the jobs of the line for GPUs in no order that matters, which costs less than
         `waiting`; None if they are more than so many."""
-        line, jobs = self._state.waiting.gpu, self._state.jobs
+        line, jobs = self._state.lines.gpu, self._state.jobs
         return [jobs[job_id] for job_id in line.ids()] if len(line) <= most else None
 
     @property
@@ -146,18 +146,18 @@ class View:
         For the planner that starts jobs: `take_touched` tells each change once. It may be another
         object at the next call; then all may have changed.
         """
-        return self._state.waiting.by_due()
+        return self._state.lines.by_due()
 
-    def alike(self, job: Job) -> Hashable:
+    def need_of(self, job: Job) -> Hashable:
         """Return what jobs in the lines have in common that the core treats alike; None: in none.
 
         It is the same object for them. A policy may still tell them apart.
         """
-        return self._state.waiting.need_of(job.id)
+        return self._state.lines.need_of(job.id)
 
-    def look(self) -> tuple[object, ...]:
-        """Return a value that differs if a device may take other jobs than at an earlier look."""
-        return self.searches.look()
+    def offers_mark(self) -> tuple[object, ...]:
+        """Return a value that differs if a device may take other jobs than earlier."""
+        return self.searches.mark()
 
     def running(self) -> Iterator[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""
@@ -181,7 +181,7 @@ class View:
 
     def position(self, job: Job) -> int | None:
         """Return a job's place in its line, 0 for the head; None if it is in none."""
-        return self._state.waiting.line_of_job(job).position(job.id)
+        return self._state.lines.line_of_job(job).position(job.id)
 
     def uses(self) -> RecentUses:
         """Return the recent GPU time of users and groups."""
@@ -217,7 +217,7 @@ class View:
         """Return whether half of the devices have jobs of this user on trial, while others
         wait."""
         state, uid = self._state, job.spec.uid
-        of_user = state.waiting.of_user
+        of_user = state.lines.of_user
         if len(of_user) <= (uid in of_user):
             return False
         tried = sum(ledger.trial(uid) is not None for ledger in state.ledgers.values())
@@ -292,7 +292,7 @@ class View:
         nodes: jobs of one line could take forever what the head of the other one waits for.
         """
         head = None if books_nothing(job) else self.head(gpuless=bool(job.spec.gpus))
-        if head is None or not self._state.waiting.precedes(head.id, job.id):
+        if head is None or not self._state.lines.precedes(head.id, job.id):
             return None
         return head if refuse_size(self._state, head) is not None else None
 

@@ -28,6 +28,7 @@ from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.mps import Failures, Stops
 from radrm.daemon.parts import Parts
 from radrm.errors import StoreError
+from radrm.excuses import BESIDE
 from radrm.hints import hidden, hint
 from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
@@ -35,7 +36,6 @@ from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.counted import Counted
 from radrm.oom import classify_shared, judge
-from radrm.passing import BESIDE
 from radrm.structs import replace
 
 log = logging.getLogger("radrm")
@@ -223,7 +223,7 @@ class Ends:
         if isinstance(found, (Started, Running)):
             return events
         if isinstance(found, Ended):
-            passes, fault = self._why_passing(job, attempt, found)
+            excuse, fault = self._excuse_of(job, attempt, found)
             oom, told = self._judge_memory(job, attempt, found)
             ended: ev.Event = ev.AttemptEnded(
                 at=now,
@@ -233,14 +233,14 @@ class Ends:
                 exits=exits_of(attempt, found),
                 oom=oom,
                 never_started=found.never_started,
-                passing=found.passing,
+                transient=found.passing,
                 host_oom=host_oom_of(job, attempt, found),
                 failure=_why_failed(job, attempt, found),
                 hint=told or self._hint(attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
-                passes=passes,
-                beside=passes in BESIDE,
+                excuse=excuse,
+                beside=excuse in BESIDE,
                 fault=fault,
                 left=found.left,
                 itself=found.itself,
@@ -253,7 +253,7 @@ class Ends:
             # The runner started no process of the job, so the attempt never started.
             never = f"its runner could not begin ({found.reason})"
             ended = ev.AttemptEnded(
-                at=now, job_id=job_id, serial=serial, never_started=never, passing=True
+                at=now, job_id=job_id, serial=serial, never_started=never, transient=True
             )
         else:
             ended = ev.AttemptEnded(
@@ -261,17 +261,17 @@ class Ends:
             )
         return [*events, *_outer_end(job, found.outer, now), ended]
 
-    def _why_passing(self, job: Job, attempt: Attempt, found: Ended) -> tuple[str | None, bool]:
+    def _excuse_of(self, job: Job, attempt: Attempt, found: Ended) -> tuple[str | None, bool]:
         """Return why a failure may pass, and whether a fault of its MPS server is the reason."""
         if found.never_started is not None:
             later = found.try_later and job.outer is None  # else Slurm runs it again
             return (found.never_started if later else None), False
-        passes, fault = self._failures.judge(attempt, found)
+        excuse, fault = self._failures.judge(attempt, found)
         # An MPS server's fault is `judge`'s: one of its clients may have caused it.
         is_client = attempt.placement.collocation is Collocation.MPS
-        if passes is None and not found.exit.ok and not is_client:
-            passes = self._scheduler.snapshot.trouble(attempt)
-        return passes, fault
+        if excuse is None and not found.exit.ok and not is_client:
+            excuse = self._scheduler.snapshot.trouble(attempt)
+        return excuse, fault
 
     def _judge_memory(
         self, job: Job, attempt: Attempt, found: Ended

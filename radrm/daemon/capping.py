@@ -77,7 +77,7 @@ class Capping:
         def then(why: str | None) -> None:
             now, job_id = self._clock.now(), action.job_id
             if why is not None:
-                self._post(ev.ActionFailed(at=now, action=action, reason=why, passing=True))
+                self._post(ev.ActionFailed(at=now, action=action, reason=why, transient=True))
                 return
             caps = action.caps
             self._post(ev.CapsRaised(at=now, job_id=job_id, serial=action.serial, caps=caps))

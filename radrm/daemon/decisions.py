@@ -125,9 +125,11 @@ START_S, END_S = 0.05, 0.02
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
 
+CLEAR_AFTER_S = 0.2
+"""Real seconds in which no job starts or ends, after which what ended ones have left is removed:
+until then, each removal would wait for a disk that syncs their records."""
 MOST_UNCLEARED = 2048
-"""So many records of what has ended wait until there is time to clear: 1,024 jobs have 24 MiB.
-While jobs start and end, each removal waits for a disk that syncs their records."""
+"""So many records of what has ended may wait for that: 1,024 jobs have 24 MiB."""
 CLEARED_AT_ONCE = 8
 """Records of one turn of the loop: one takes a millisecond."""
 MOST_REFUSED = 256
@@ -197,6 +199,8 @@ class Decisions:
         """Those that are saved, and wait for `launch`."""
         self._ended: list[Attempt | Job] = []
         """Records of what has ended and is saved, for `clear`."""
+        self._busy_s = -inf
+        """When a job has last started or ended."""
         self._volatile_s = 0.0
         self._refused: set[tuple[str | None, type[Proposal], str]] = set()
         """What the log has of refused proposals: planner, kind and rule."""
@@ -293,7 +297,9 @@ class Decisions:
             if saved.logged:
                 self._events.insert(0, self._effects.delayed())
             for decision in saved.decisions:
-                self._ended += self._effects.ended_by(decision)
+                if ended := [*self._effects.ended_by(decision)]:
+                    self._ended += ended
+                    self._busy_s = monotonic()
                 for action in decision.actions:
                     self._act(action)
             if saved.runs:
@@ -316,6 +322,7 @@ class Decisions:
 
     def _begin_launches(self) -> None:
         launches, self._launches = self._launches, []
+        self._busy_s = monotonic()
         for action in launches:
             self._events += self.carry_out(action)
 
@@ -332,11 +339,17 @@ class Decisions:
         """True while there is something for `clear`."""
         return bool(self._ended)
 
-    def clear(self, idle: bool = True) -> None:
-        """Remove what attempts and jobs have left whose end is stored: a few at a time; where there
-        is no time, only of too many."""
+    @property
+    def clear_in_s(self) -> float:
+        """Real seconds until `clear` has something to do."""
+        return max(0.0, self._busy_s + CLEAR_AFTER_S - monotonic()) if self._ended else inf
+
+    def clear(self, at_once: bool = False) -> None:
+        """Remove what attempts and jobs have left whose end is stored: a few at a time, if it is
+        due or `at_once`; else only of too many."""
         waiting = self._ended
-        count = min(CLEARED_AT_ONCE, len(waiting) if idle else len(waiting) - MOST_UNCLEARED)
+        rests = at_once or self.clear_in_s <= 0.0
+        count = min(CLEARED_AT_ONCE, len(waiting) if rests else len(waiting) - MOST_UNCLEARED)
         for _ in range(count):
             self._effects.clear(waiting.pop(0))
             crossed("ended attempts cleared")

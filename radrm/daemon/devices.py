@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -40,6 +40,8 @@ class Devices(Struct, frozen=True):
     """Seconds between two rounds of readings, as configured."""
     is_simulated: bool
     isolation: Isolation
+    named: Mapping[str, Sequence[str]]
+    """The names of GPUs in each setting that has any: `doctor` says which of them are not here."""
     caps: MemoryCaps | None = None
 
     @property
@@ -68,6 +70,11 @@ def find_devices(
     paths: Paths, config: Config, gpus: str | None, time_scale: float, uid: int
 ) -> Devices:
     """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
+    named = {
+        "gpus.only": config.gpus.only,
+        "gpus.order": config.gpus.order,
+        "mps.enabled": config.mps.only,
+    }
     if gpus is not None:
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
         simulated = SimulatedMps(paths.run, config.mps) if config.mps.enabled else None
@@ -81,6 +88,7 @@ def find_devices(
             asked_s=config.readings.interval_s,
             is_simulated=True,
             isolation=Isolation(),
+            named=named,
         )
     if time_scale != 1.0:
         raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:4xA100-40GB")
@@ -102,5 +110,6 @@ def find_devices(
         asked_s=config.readings.interval_s,
         is_simulated=False,
         isolation=find_isolation(config.gpus.isolate, uid),
+        named=named,
         caps=caps,
     )

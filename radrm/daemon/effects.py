@@ -38,7 +38,7 @@ from radrm.host.crossings import crossed
 from radrm.host.mps.interface import NoClientNow
 from radrm.host.storage.runs import Run
 from radrm.host.storage.submitted import Submission
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 
 log = logging.getLogger("radrm")
 
@@ -47,6 +47,13 @@ class ServerReady(Struct, frozen=True):
     """From another thread: this launch need not wait for its MPS server any more."""
 
     action: act.Launch
+
+
+def _named(action: act.Action) -> str:
+    """An action for the log: its record names all shares and devices."""
+    job_id: int | None = getattr(action, "job_id", None)
+    kind = type(action).__name__
+    return kind if job_id is None else f"{kind} of job {job_id}"
 
 
 class Effects:
@@ -104,14 +111,14 @@ class Effects:
                 now, job_id, serial = self._clock.now(), action.job_id, action.serial
                 return [ev.LaunchVoided(at=now, job_id=job_id, serial=serial, reason=reason)]
             if isinstance(error, (RadrmError, OSError, ValueError)):
-                log.error("%s failed: %s", action, error)
+                log.error("%s failed: %s", _named(action), error)
             elif isinstance(action, act.Launch) and self._launcher.is_live(action.serial):
                 raise
             else:
-                log.exception("%s failed, by a defect of radrm", action)
+                log.exception("%s failed, by a defect of radrm", _named(action))
                 reason = f"radrm failed: {type(error).__name__}: {error}; see the daemon's log"
-            now, passing = self._clock.now(), may_pass(error)
-            return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
+            now, transient = self._clock.now(), is_transient(error)
+            return [ev.ActionFailed(at=now, action=action, reason=reason, transient=transient)]
         return [] if done is None else [done]
 
     def go_on(self, waited: ServerReady) -> list[ev.Event]:

@@ -148,6 +148,7 @@ def plan_launch(
         stdout=stdout,
         stderr=stderr,
         umask=envelope.umask,
+        rlimits=envelope.rlimits,
         token=secrets.token_hex(16),
         grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,

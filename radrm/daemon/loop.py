@@ -107,9 +107,6 @@ class Wakeups:
 
 log = logging.getLogger("radrm")
 
-CLEAR_AFTER_S = 0.2
-"""Real seconds without news after which what ended jobs have left is removed, until there is news:
-no job waits for it, nor for the next one of a loop of submissions."""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -174,7 +171,7 @@ class Loop:
         self._look_at = 0.0
         self._rescan_at = 0.0
         self._count_at = 0.0
-        self._emptied = self._clears = False
+        self._emptied = False
         self.stopping = False
         self._is_ended = self._renews = False
         self._reload = False
@@ -284,22 +281,21 @@ class Loop:
         self._monitor.start(first.devices)
         manager.ready()
         while not self.stopping:
-            idle = not self._wait()
+            self._wait()
             self.store.check_home()
             manager.alive(self._status)
             self._gather()
-            self._decisions.clear(idle)
+            self._decisions.clear()
         self._clear_all()
         self._monitor.stop()
         self._decisions.save_volatile()
 
     def _clear_all(self) -> None:
         while self._decisions.uncleared:
-            self._decisions.clear()
+            self._decisions.clear(at_once=True)
 
-    def _wait(self) -> bool:
-        """Wait until something happens, or the scheduler or a look at the spool is due; False if
-        there is nothing else to do meanwhile."""
+    def _wait(self) -> None:
+        """Wait until something happens, or the scheduler or a look at the spool is due."""
         if self._turns.pending:
             seconds = 0.0
         elif self.unsaved:
@@ -315,16 +311,13 @@ class Loop:
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else [*self.launcher.fds(), *self.steps.fds()]
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
-        if self._decisions.uncleared:
-            longest_s = min(longest_s, 0.0 if self._clears else CLEAR_AFTER_S)
-        ready = self._wakeups.wait(min(seconds, longest_s), processes)
+        seconds = min(seconds, longest_s, self._decisions.clear_in_s)
+        ready = self._wakeups.wait(seconds, processes)
         now_s = time.monotonic()
         everything = self.unsaved or now_s >= self._look_at
         if everything:
             self._look_at = now_s + LONGEST_WAIT_S
         self._ready = None if everything else ready
-        self._clears = not ready and seconds > 0.0 and self._decisions.uncleared
-        return bool(ready) or seconds == 0.0
 
     def _status(self) -> str:
         """The line that `systemctl status` shows."""

@@ -46,6 +46,7 @@ from radrm.errors import Refused, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.clock import site_zone
 from radrm.host.estimation.asking import Asking
+from radrm.host.gpus.readings import check_names
 from radrm.host.home import Home
 from radrm.host.newer import refuse_newer
 from radrm.host.notify import ServiceManager
@@ -77,9 +78,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     refuse_newer(paths)
     prepare(paths, system)
 
-    def check() -> None:
+    def check() -> Config:
         replacing.check_program()
-        read_settings(system, settings, zone)
+        return read_settings(system, settings, zone)[0]
 
     with _lock(paths):
         home = Home(paths, system)
@@ -117,7 +118,7 @@ def _make_parts(
     spool: Spool,
     asked: tuple[str | None, float],
     inbox: Inbox,
-    check: Callable[[], None],
+    check: Callable[[], Config],
 ) -> Parts:
     """Find the devices (`asked`: simulated ones, and the speed of their clock), open the store."""
     config, rules, costs = chosen
@@ -150,7 +151,7 @@ def _make_parts(
         limits,
         config.hints,
         host.manager,
-        check,
+        lambda: check_names(devices.source, check().gpus),
     )
 
 

@@ -1,7 +1,7 @@
 """MPS clients: how they are stopped, and what a failure of one means.
 
 Theory of operation: failures. Two things prove that a failure lies with the GPU's MPS server or
-driver: the last words of the program (`radrm/passing.py`), and a
+driver: the last words of the program (`radrm/excuses.py`), and a
 server in FAULT while the attempt ran. A fault ends the work of all clients; which of them caused it
 cannot be told. The first client that fails makes radrm ask the server (`Mps.suspect`), and only the
 answer shows the fault. So the end of a failed client waits for that, for `_PATIENCE_S` at most. It
@@ -26,12 +26,12 @@ from msgspec import Struct
 
 from radrm.core.records import Attempt, Job
 from radrm.core.words import CheckpointKind, Collocation
+from radrm.excuses import excuse_of
 from radrm.host.attempts.evidence import Ended, Lost
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.mps.interface import Mps
 from radrm.host.mps.removal import Which
-from radrm.passing import passing_error
 
 _PATIENCE_S = 5.0
 """Real seconds that an end waits for the answer of its MPS server."""
@@ -86,7 +86,7 @@ class Failures:
         """
         if found.exit.ok or found.never_started is not None:
             return None, False
-        why = next(filter(None, (passing_error(found.exit, t) for t in found.tails)), None)
+        why = next(filter(None, (excuse_of(found.exit, t) for t in found.tails)), None)
         fault = self._had_fault(attempt)
         return (_FAULT if fault else why), fault
 

@@ -29,13 +29,12 @@ not consumed goes to others.
 
 from __future__ import annotations
 
+import _socket
 import contextlib
-import importlib.util
 import json
 import math
 import os
 import re
-import socket
 import sys
 import time
 from collections import deque
@@ -108,7 +107,7 @@ class _Radrun:
         self.held = False
         self._answers: deque[Message] = deque()
         self._data = b""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
             try:  # an address holds 107 bytes
@@ -143,7 +142,7 @@ class _Radrun:
     def poll(self) -> None:
         """Note what the server has pushed."""
         with contextlib.suppress(BlockingIOError):
-            self._receive(socket.MSG_DONTWAIT)
+            self._receive(_socket.MSG_DONTWAIT)
 
     def _receive(self, flags: int) -> None:
         try:
@@ -400,6 +399,8 @@ def _job() -> _Job:
 
 def _reporter() -> Any:
     """The Reporter of this job's `report.py`; None outside radrm."""
+    import importlib.util  # late: each command of a wing imports this file
+
     path = os.environ.get("RADRM_REPORT_PY")
     spec = importlib.util.spec_from_file_location("radrm_report", path) if path else None
     if spec is None or spec.loader is None:

@@ -115,7 +115,7 @@ class Elastic(Planner):
         looks = kept["look_s"] is None or now.boot_s >= kept["look_s"] - _ROUNDING_S
         if looks or view.any_waiting or not isinstance(event, ev.ReadingsTaken):
             grows = kept["next_s"] is None or now.boot_s >= kept["next_s"] - _ROUNDING_S
-            plan.proposals = _Run(self, view, kept).proposals(plan, grows=grows)
+            plan.proposals = _Round(self, view, kept).proposals(plan, grows=grows)
         return plan
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
@@ -131,7 +131,7 @@ class Elastic(Planner):
         return (Refusal(rule, message, None, needed, available),)
 
 
-class _Run(Struct):
+class _Round(Struct):
     """One look at all running jobs."""
 
     rule: Elastic
@@ -352,7 +352,7 @@ class _Run(Struct):
         found: dict[str, None] = {}
         for each in growers:
             for offer in self.view.offers(each.job, each.role):
-                if not offer.occupants and offer.idle and offer.refusal is None:
+                if not offer.job_ids and offer.idle and offer.refusal is None:
                     found[offer.device.uuid] = None
         return list(found)
 

@@ -239,7 +239,10 @@ def context_mib(device_kind: str | None = None) -> float:
 #
 # With `torch.backends.cudnn.benchmark` off, PyTorch takes the first plan of cuDNN's heuristics
 # and allocates that plan's workspace. With `benchmark` on, any plan can win, and a run can take
-# several times more.
+# several times more. Before a convolution's first call PyTorch then takes the largest workspace of
+# all plans that the free memory allows, and tries some (`aten/src/ATen/native/cudnn/Conv_v8.cpp`,
+# generate_and_filter_plans). The largest is that of the Fourier transforms, often many times what
+# the step needs.
 #
 # Which layers use Winograd kernels, and the two factors below, are fitted on measurements
 # (docs/tracing.md). The size of Winograd's transforms follows from the algorithm.
@@ -248,6 +251,7 @@ def context_mib(device_kind: str | None = None) -> float:
 WINOGRAD_TILE = 4
 """F(4x4, 3x3): a tile of 4 x 4 outputs needs 6 x 6 transformed values (Lavin and Gray,
 "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4)."""
+_COMPLEX_BYTES = 8
 GROUPED = 2.5
 OTHER = 1.0
 """Multiples of input and output, for grouped convolutions and for kernels larger than 1 x 1."""
@@ -307,6 +311,40 @@ def workspace_bytes(layer: Convolution, which: Pass, on: Overheads) -> int:
     if layer.kernel == (3, 3) and layer.stride == (1, 1):
         return _winograd_bytes(layer, which)
     return int(OTHER * both) if math.prod(layer.kernel) > 1 else 0
+
+
+FFT_STRIDE, FFT_LARGEST = 2, 256
+"""The largest stride seen, and the largest side of a map that cuDNN transforms at once (its guide,
+CUDNN_CONVOLUTION_FWD_ALGO_FFT)."""
+TRIED = 1.5
+"""Trials of less than this multiple of an estimate are not reserved: they take milliseconds, and
+cuDNN tries no plan that the free memory does not allow."""
+MEASURED_SPREAD, MEASURED_MAPS = 1.03, 2.7
+"""With `cudnn.benchmark` the fastest plan can have a workspace of its own: 95% of jobs need at most
+the first multiple of the estimate, and the second of the largest convolution's input and output.
+Fitted on 59 TIMM models (`benchmarks.estimates.errors_seen`)."""
+
+
+def trial_bytes(layer: Convolution) -> int:
+    """Return the workspace of the plan by Fourier transforms; 0: there is none.
+
+    Each map is a square whose side is a power of two, of which half is kept, as complex numbers.
+    Transformed are the input, the output, and the weights, these twice. So it is in measurements of
+    models whose other memory is small beside it (docs/tracing.md). None had half precision, and
+    none shows such a plan for the convolution that cuts an image into patches.
+    """
+    if layer.element_bytes != 4 or layer.channels_last or layer.depthwise or len(layer.inputs) != 2:
+        return 0
+    if max(layer.stride) > FFT_STRIDE:
+        return 0
+    sides = zip(layer.outputs, layer.stride, layer.kernel, strict=True)
+    padded = ((out - 1) * step + kernel for out, step, kernel in sides)
+    side = 1 << (max(*padded, *layer.inputs) - 1).bit_length()
+    if side > FFT_LARGEST:
+        return 0
+    channels = layer.in_channels + layer.out_channels
+    weights = layer.in_channels // layer.groups * layer.out_channels
+    return (2 * weights + layer.batch * channels) * side * (side // 2 + 1) * _COMPLEX_BYTES
 
 
 def _winograd_bytes(layer: Convolution, which: Pass) -> int:

@@ -8,11 +8,20 @@ from radrm.core.records import Estimate
 from radrm.core.settings import fixed
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
+from radrm.estimators.families import Family
 from radrm.estimators.interface import Description
-from radrm.estimators.memory import CUDNN_MIB, context_mib
+from radrm.estimators.memory import (
+    CUDNN_MIB,
+    MEASURED_MAPS,
+    MEASURED_SPREAD,
+    TRIED,
+    context_mib,
+)
 from radrm.estimators.traces import Traced
 from radrm.structs import replace
 
+TRIAL_SPREAD = 1.03
+"""The trials that were measured took up to 3% more than their plan."""
 FURTHEST_SCALING = 4.0
 """A trace counts for batch sizes up to this many times larger or smaller."""
 
@@ -46,7 +55,11 @@ class Trace:
 def of_trace(
     traced: Traced, tensors_mib: float, job: Description, given_mib: float = 0.0
 ) -> Estimate:
-    """Return the estimate for these tensors; `given_mib` is the context, 0: that of the kind."""
+    """Return the estimate for these tensors; `given_mib` is the context, 0: that of the kind.
+
+    The upper bound is more with `cudnn.benchmark`: for the fastest plan's workspace, and for the
+    moments in which cuDNN tries plans.
+    """
     context = given_mib or context_mib(job.device_kind)
     memory_mib = tensors_mib + context
     # Convolutions load cuDNN's kernels on top of a bare context.
@@ -54,7 +67,7 @@ def of_trace(
     return Estimate(
         quantity=Quantity.MEMORY,
         value=memory_mib,
-        upper=memory_mib,
+        upper=memory_mib if not traced.benchmark else _measured(traced, memory_mib, context),
         source="trace",
         seconds=traced.seconds,
         context_mib=context - kernels_mib,
@@ -62,6 +75,15 @@ def of_trace(
         cuda=None if traced.cuda == "unknown" else traced.cuda,
         family=traced.family.known,
     )
+
+
+def _measured(traced: Traced, memory_mib: float, context: float) -> float:
+    """Return the upper bound where cuDNN measures its plans."""
+    upper = memory_mib
+    if traced.family is Family.BENCHMARK:
+        upper = MEASURED_SPREAD * memory_mib + MEASURED_MAPS * traced.map_mib
+    tried_mib = TRIAL_SPREAD * traced.trial_mib + context
+    return max(upper, tried_mib) if tried_mib > TRIED * memory_mib else upper
 
 
 def _guesses(traced: Traced, job: Description) -> tuple[str, ...]:

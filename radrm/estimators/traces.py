@@ -16,6 +16,7 @@ from radrm.estimators.memory import (
     Overheads,
     Pass,
     overheads,
+    trial_bytes,
     workspace_bytes,
 )
 
@@ -25,6 +26,8 @@ from radrm.estimators.memory import (
 
 
 VERSION = 1
+GPU_MIB = 40_339
+"""The memory of the GPU that a tracer pretends, if it does not say."""
 MAX_EVENTS = 4_000_000
 MAX_CALLS = 1_000_000
 MAX_MARKS = 1000
@@ -89,6 +92,7 @@ class Document(Struct):
     faketensor_bytes: Bytes | None = None
     batch_size: Count | None = None
     gpus: Count | None = None
+    gpu_mib: Count | None = None
     guesses: Words = None
     parts: Words = None
     benchmark: Any = None
@@ -146,13 +150,15 @@ class Replay(Struct):
     """The result, in bytes and without the CUDA context.
 
     `peak_need` is the most that was allocated at one time without the workspaces of calls,
-    `peak_reserved` the most that the allocator reserved. `marks` holds, for each mark of the
+    `peak_reserved` the most that the allocator reserved. `peak_trial` is the most that was
+    allocated while `cudnn.benchmark` tried algorithms. `marks` holds, for each mark of the
     document, its name and what was allocated and reserved there.
     """
 
     peak_need: int = 0
     peak_reserved: int = 0
     largest_workspace: int = 0
+    peak_trial: int = 0
     marks: tuple[tuple[str, int, int], ...] = ()
 
 
@@ -164,7 +170,9 @@ def replayed(document: object, device_kind: str | None = None) -> Replay:
 def _replayed(read: Document, device_kind: str | None) -> Replay:
     events, calls = read.events, sorted(read.calls, key=lambda call: call[0])
     marks = sorted(read.marks, key=lambda mark: mark[0])
-    run = _Run(read.layers(), overheads(device_kind))
+    on = overheads(device_kind)
+    most = max((read.gpu_mib or GPU_MIB) - int(on.context_mib), 0) << 20
+    run = _Run(read.layers(), on, most if read.benchmark is True else 0)
     memory, addresses = run.memory, run.addresses
     next_call = next_mark = 0
     for at in range(len(events) + 1):
@@ -193,13 +201,17 @@ def _replayed(read: Document, device_kind: str | None) -> Replay:
 class _Run(Struct):
     convolutions: list[Convolution]
     on: Overheads
+    trial_room: int = 0
+    """The bytes that a trial of algorithms may find; 0: there are no trials."""
     memory: CachingAllocator = field(default_factory=CachingAllocator)
     addresses: list[int | None] = field(default_factory=list)
     """By allocation, in order; None once it is freed."""
     marks: list[tuple[str, int, int]] = field(default_factory=list)
     handles: set[int] = field(default_factory=set)
+    tried: set[tuple[int, int]] = field(default_factory=set)
     peak_need: int = 0
     largest_workspace: int = 0
+    peak_trial: int = 0
 
     def mark(self, name: str) -> None:
         self.marks.append((name, self.memory.allocated, self.memory.reserved))
@@ -215,6 +227,11 @@ class _Run(Struct):
             size = self.on.cublaslt_bytes
         elif number < len(self.convolutions):
             size = workspace_bytes(self.convolutions[number], _PASSES[kind], self.on)
+            if self.trial_room and (kind, number) not in self.tried:
+                self.tried.add((kind, number))
+                trial = self.memory.allocated + trial_bytes(self.convolutions[number])
+                if trial <= self.trial_room:
+                    self.peak_trial = max(self.peak_trial, trial)
         else:
             raise bad("a call names a convolution that it does not describe")
         # The peak without workspaces: cuDNN can do without them where memory is short.
@@ -229,6 +246,7 @@ class _Run(Struct):
             peak_need=max(self.peak_need, self.memory.peak_allocated),
             peak_reserved=self.memory.peak_reserved,
             largest_workspace=self.largest_workspace,
+            peak_trial=self.peak_trial,
             marks=tuple(self.marks),
         )
 
@@ -267,8 +285,10 @@ class Traced(Struct, frozen=True):
     `need_mib` is the most that is allocated at one time, without the workspaces that cuDNN
     can do without. `reserved_mib` is what PyTorch's allocator likely reserves, with
     workspaces and the growth of long runs; with the context it is what `nvidia-smi` shows.
-    `workspace_mib` is the largest workspace of one call. `faketensor_mib` is the figure of
-    PyTorch's FakeTensor as RAD-RM used it. `batch_size` is per GPU; with DataParallel, of
+    `workspace_mib` is the largest workspace of one call. `trial_mib` is the most that is allocated
+    while `cudnn.benchmark` tries algorithms, for moments of the first step, and `map_mib` the
+    largest convolution's input and output; both are 0 without `benchmark`. `faketensor_mib` is the
+    figure of PyTorch's FakeTensor as RAD-RM used it. `batch_size` is per GPU; with DataParallel, of
     all GPUs together. `parallel` is `none`, `dp` or `ddp`. `cuda` is the version that
     PyTorch was built with, or `none`. `seconds` is how long the trace took. `guesses` are
     the tracer's assumptions; each line begins with its subject, such as `batch size`.
@@ -284,6 +304,8 @@ class Traced(Struct, frozen=True):
     gradients_mib: float
     optimizer_mib: float
     faketensor_mib: float
+    trial_mib: float = 0.0
+    map_mib: float = 0.0
     batch_size: int | None = None
     optimizer: str = "adam"
     precision: str = "fp32"
@@ -310,7 +332,11 @@ class Traced(Struct, frozen=True):
             shown = f"{value:.2f}" if isinstance(value, float) else str(value)
             rows.append(f"{label}: {plain(shown)[:MAX_WORD]}")
         if self.benchmark:
-            rows.append("cudnn.benchmark: on")
+            rows += [
+                "cudnn.benchmark: on",
+                f"its trials (MiB): {self.trial_mib:.2f}",
+                f"largest convolution (MiB): {self.map_mib:.2f}",
+            ]
         if self.family is not Family.OTHER:
             rows.append(f"kind of model: {self.family.value}")
         if self.script is not None:
@@ -349,11 +375,14 @@ class Traced(Struct, frozen=True):
         """
         found = read(document)
         replay = _replayed(found, device_kind)
-        parts = frozenset(_lines(found.parts))
+        parts, layers, benchmark = _lines(found.parts), found.layers(), found.benchmark is True
+        maps = (each.input_bytes + each.output_bytes for each in layers if benchmark)
         sizes = {
             "need_mib": replay.peak_need,
             "reserved_mib": replay.peak_reserved + GROWTH * replay.peak_need,
             "workspace_mib": replay.largest_workspace,
+            "trial_mib": replay.peak_trial,
+            "map_mib": max(maps, default=0),
             "weights_mib": found.parameter_bytes or 0,
             "gradients_mib": found.gradient_bytes or 0,
             "optimizer_mib": found.optimizer_bytes or 0,
@@ -367,9 +396,9 @@ class Traced(Struct, frozen=True):
             gpus=max(found.gpus or 0, 1),
             seconds=found.seconds,
             guesses=_lines(found.guesses),
-            benchmark=found.benchmark is True,
+            benchmark=benchmark,
             script=_script_told(found.script),
-            family=family_of(found.layers(), parts, found.benchmark is True),
+            family=family_of(layers, parts, benchmark),
         )
 
 
@@ -418,6 +447,8 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
         seconds=seconds,
         guesses=_numbered(figures, "guess", MAX_GUESS),
         benchmark=figures.get("cudnn.benchmark") == "on",
+        trial_mib=_size(figures.get("its trials (MiB)")) or 0.0,
+        map_mib=_size(figures.get("largest convolution (MiB)")) or 0.0,
         script=_script(figures),
         family=family_named(figures.get("kind of model")),
     )

@@ -27,6 +27,7 @@ from radrm.host.storage.files import remove_drafts, write_durably
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.spool import FOREIGN, kind_of
 from radrm.host.storage.store import Store
+from radrm.host.watched.folders import reserved
 
 _GONE = FileNotFoundError, NotADirectoryError
 
@@ -138,7 +139,8 @@ class Home:
         known = self._read_marker()
         self._folders = self._check_folders(known, system)
         self._held = Held()
-        self.hold(paths.state, *(each.path for each in _places(paths, system)))
+        places = [each.path for each in _places(paths, system)]
+        self.hold(paths.state, *places, paths.checkpoints)
         self._marked: object = None
         """The identity of the store that the marker was written for; None without a marker."""
         numbers = _numbers(known.get("numbers"))
@@ -312,7 +314,8 @@ def _places(paths: Paths, system: bool) -> tuple[_Place, ...]:
 
     def in_spool(_: OpenFolder, name: str, found: os.stat_result) -> bool:
         # All users may write to a system's spool, so their files prove nothing about its maker.
-        return kind_of(name) is not FOREIGN or (system and found.st_uid != me)
+        known = kind_of(name) is not FOREIGN or reserved(name, system)
+        return known or (system and found.st_uid != me)
 
     def in_store(_: OpenFolder, name: str, found: os.stat_result) -> bool:
         # By its start, because radrm advises to keep copies of the database beside it.

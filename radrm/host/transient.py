@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         errno.ENOSPC,
         errno.EDQUOT,
@@ -28,10 +28,10 @@ _PASSING = frozenset(
 )
 
 
-def may_pass(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """True for a failure of the server, also as the cause of another error."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _PASSING:
+        if isinstance(error, OSError) and error.errno in _TRANSIENT:
             return True
         error = error.__cause__
     return False

@@ -10,7 +10,8 @@ The files, in the order in which they may import one another:
     parsing       from words to options, from options to typed values
     shell         the commands of a shell script, its quoted texts and here-documents
     text          the text of a submitted file, and what is only data in it
-    command_line  the arguments of `radrm submit` and `radrm edit`
+    arguments     the one reader of command lines
+    command_line  the arguments of `radrm submit` and `radrm run`
     option_help   the table of options as help and documentation
     sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
     languages     files that are no job files, but programs

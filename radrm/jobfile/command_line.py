@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from radrm.errors import UsageError
-from radrm.jobfile.options import OF_ARRAYS, RawOptions
-from radrm.jobfile.parsing import (
-    DASHES,
-    is_option,
-    raise_unknown,
-    spelled_out,
-    take_option,
-    typed,
+from radrm.jobfile.arguments import (
+    BEHIND,
+    COMMAND,
+    FLAG,
+    HELP,
+    OF_JOBS,
+    TEXT,
+    WORDS,
+    Parameter,
+    parse,
 )
+from radrm.jobfile.options import OF_ARRAYS, RawOptions
+from radrm.jobfile.parsing import DASHES, raise_unknown, typed
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Iterable, Sequence
 
 STDIN = "-"
 """The name of a job file that comes from standard input."""
@@ -42,6 +45,25 @@ RUN_FLAGS = {
 }
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
+LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
+
+
+def _flags(flags: dict[str, str]) -> Iterable[Parameter]:
+    for name, meaning in flags.items():
+        yield Parameter(name.replace("-", "_"), FLAG, meaning, flags=(f"--{name}",))
+
+
+_OPTIONS = Parameter("raw_options", OF_JOBS, "options of the job")
+SUBMIT_PARAMETERS = (
+    Parameter("files", WORDS, "job files", "FILE..."),
+    Parameter("command", BEHIND, "a command and its arguments", "COMMAND..."),
+    Parameter("lines", TEXT, LINES_HELP, "FILE", (f"--{LINES}",)),
+    *(_OPTIONS, *_flags(SUBMIT_FLAGS)),
+)
+RUN_PARAMETERS = (
+    Parameter("command", COMMAND, "a command and its arguments", "COMMAND..."),
+    *(_OPTIONS, *_flags(RUN_FLAGS)),
+)
 
 
 class SubmitRequest(Record):
@@ -70,33 +92,17 @@ class SubmitRequest(Record):
 
 def parse_submit(argv: Sequence[str]) -> SubmitRequest:
     """Read the arguments of `radrm submit`. If a help is asked for, nothing else was checked."""
-    where = "command line"
-    words = list(argv)
-    cut = words.index("--") if "--" in words else len(words)
-    ours, command = words[:cut], tuple(words[cut + 1 :])
-    if (whole := "--help-all" in ours) or "--help" in ours or "-h" in ours:
+    where, words = "command line", list(argv)
+    ours = words[: words.index("--")] if "--" in words else words
+    if (whole := "--help-all" in ours) or not HELP.isdisjoint(ours):
         return SubmitRequest({}, help=True, help_all=whole)
-    raw: RawOptions = {}
-    files: list[str] = []
-    flags: set[str] = set()
-    rest = map(spelled_out, ours)
-    lines = ""
-    for word in rest:
-        if is_option(word):
-            take_option(word, rest, where, raw)
-        elif word.partition("=")[0] == f"--{LINES}":
-            lines = word.partition("=")[2] or next(rest, "")
-            if not lines or lines.startswith("--"):
-                raise UsageError(f"{where}: --{LINES} needs a file, or - for standard input")
-        elif word.startswith("--") and word[2:] in SUBMIT_FLAGS:
-            flags.add(word[2:].replace("-", "_"))
-        elif word == STDIN:
-            files.append(word)
-        elif word.startswith(("-", *DASHES)) or not word:
-            raise_unknown(word, where, (*SUBMIT_FLAGS, LINES), files[0] if files else None)
-        else:
-            files.append(word)
-    if cut < len(words) and not command:
+    found = parse(SUBMIT_PARAMETERS, words, where) or {}
+    raw: RawOptions = found["raw_options"]
+    files, command, lines = tuple(found["files"]), tuple(found["command"]), found["lines"]
+    for word in files:
+        if word.startswith(DASHES) or not word:
+            raise_unknown(word, where)
+    if len(ours) < len(words) and not command:
         raise UsageError(f"{where}: no command after --; write one, or leave out the --")
     if len(files) > 1 and command:
         raise UsageError(
@@ -114,12 +120,11 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         raise UsageError(f"{where}: --params=- is for one job file; submit them separately")
     if not files and not command and not lines:
         raise UsageError(f"{where}: nothing to submit; name a job file, or a command after --")
-    if {"parsable", "json"} <= flags:
+    if found["parsable"] and found["json"]:
         raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
     typed(raw, where)
-    asked: dict[str, Any] = dict.fromkeys(flags, True)
-    asked["arguments" if files else "command"] = command
-    return SubmitRequest(raw, tuple(files), lines=lines, **asked)
+    mine, theirs = ((), command) if files else (command, ())
+    return SubmitRequest(**{**found, "files": files, "command": mine, "arguments": theirs})
 
 
 class RunRequest(Record):
@@ -140,29 +145,16 @@ def parse_run(argv: Sequence[str]) -> RunRequest:
     The command begins after `--`, or with the first word that is no option.
     """
     where = "command line"
-    raw: RawOptions = {}
-    flags: set[str] = set()
-    command: tuple[str, ...] = ()
-    rest = iter(argv)
-    for word in map(spelled_out, rest):
-        if word == "--":
-            command = tuple(rest)
-        elif is_option(word):
-            take_option(word, rest, where, raw)
-        elif word == "-h" or (word.startswith("--") and word[2:] in RUN_FLAGS):
-            flags.add("help" if word == "-h" else word[2:].replace("-", "_"))
-        elif word.startswith("-") or not word:
-            raise_unknown(word, where, RUN_FLAGS)
-        else:
-            command = (word, *rest)
-    if {"help", "help_all"} & flags:
-        return RunRequest({}, help=True, help_all="help_all" in flags)
-    if not command and "jupyter" not in flags:
+    found = parse(RUN_PARAMETERS, argv, where)
+    if found is None or found["help_all"]:
+        return RunRequest({}, help=True, help_all=found is not None)
+    raw: RawOptions = found["raw_options"]
+    if not any(found["command"][:1]) and not found["jupyter"]:
         raise UsageError(f"{where}: nothing to run; write: radrm run -- python train.py")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: radrm run has one terminal for one job; submit an array")
     typed(raw, where)
-    return RunRequest(raw, command, **dict.fromkeys(flags, True))
+    return RunRequest(**{**found, "command": tuple(found["command"])})
 
 
 def check_edit(raw: RawOptions, where: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.command_line import LINES, LINES_HELP, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.options import GROUPS, OF_ARRAYS, SHOWN, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 FIRST_FLAGS = ("wait", "dry-run", "pty")
 """Flags of the first help, beside the first options."""
 _WIDTH = 30

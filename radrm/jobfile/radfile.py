@@ -353,12 +353,24 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Return words as a shell splits them. Raises ValueError for quotes that are not closed."""
+    """Return words as a shell splits them, up to a comment. Raises ValueError for quotes that are
+    not closed."""
+    words: list[str] = []
     if not any(mark in text for mark in "'\"\\"):
-        return [word for word in text.replace("\t", " ").replace("\r", " ").split(" ") if word]
+        for word in text.replace("\t", " ").replace("\r", " ").split(" "):
+            if word[:1] == "#":
+                break
+            words += [word] if word else []
+        return words
+    import io
     import shlex  # slow to import, and few lines need it
 
-    return shlex.split(text)
+    source = io.StringIO(text)
+    pieces = shlex.shlex(source, posix=True)
+    pieces.whitespace_split, pieces.commenters = True, ""
+    while text[source.tell() :].lstrip()[:1] not in ("", "#"):
+        words.append(next(pieces))
+    return words
 
 
 def _is_nearly(word: str, line: str) -> bool:

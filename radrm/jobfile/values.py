@@ -7,14 +7,16 @@ first. The table in `options` names the parser of each option.
 
 from __future__ import annotations
 
-from radrm.core.units import is_digits, parse_mib, parse_seconds
+from radrm.core.units import is_digits, parse_mib, parse_seconds, spelled_out
 from radrm.errors import plain
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
+
+    Value = TypeVar("Value")
 
 MAX_GPUS = 1024
 MAX_TASKS = 256
@@ -172,15 +174,20 @@ def seconds(given: str) -> float:
     return value
 
 
-def slowdown(given: str) -> float | None:
-    """Return how many times as long a job may run, 1 to 1000; None for `none`."""
-    return None if given == "none" else number(1, 1000)(given)
+def or_none(parse: Callable[[str], Value]) -> Callable[[str], Value | None]:
+    """Return a parser that returns None for `none`, which takes away an earlier value."""
+
+    def parse_or_none(given: str) -> Value | None:
+        try:
+            return None if given == "none" else parse(given)
+        except ValueError as cause:
+            raise ValueError(f"{cause}; or write none") from None
+
+    return parse_or_none
 
 
-def silent_limit(given: str) -> float | None:
-    """Return seconds, at least `_LEAST_SILENT_S`; None for `none`."""
-    if given == "none":
-        return None
+def silent_limit(given: str) -> float:
+    """Return seconds, at least `_LEAST_SILENT_S`."""
     found = seconds(given)
     if found < _LEAST_SILENT_S:
         raise ValueError(f"{shown(given)} is less than {_LEAST_SILENT_S:g} s; write more, or none")
@@ -231,7 +238,8 @@ def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
     def parse(given: str) -> tuple[str, ...]:
         if given == nothing:
             return ()
-        names = [name.strip() for name in given.replace("|", ",").split(",")]
+        words = given.replace("|", ",").split(",")[: _MOST_GPU_NAMES + 1]
+        names = [name for word in words for name in spelled_out(word.strip())]
         if len(names) > _MOST_GPU_NAMES or not all(map(_is_gpu_name, names)):
             raise ValueError(f"{shown(given)} is not {wanted}, or {nothing!r}")
         return tuple(dict.fromkeys(names))
@@ -246,7 +254,7 @@ def _is_gpu_name(name: str) -> bool:
 
 _MOST_GPU_NAMES = 32
 gpu_types = gpu_names("any", "types of GPU such as a6000|a100")
-gpu_list = gpu_names("none", "types, indices or UUIDs of GPUs, as in a100,0")
+gpu_list = gpu_names("none", "types, indices or UUIDs of GPUs, as in a100,0-3")
 
 
 # --------------------------------------------------------------------------- names and paths

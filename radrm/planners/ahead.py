@@ -34,18 +34,18 @@ from radrm.core.planning.fallback import Checked
 from radrm.core.records import Attempt, Job, Placement
 from radrm.core.remaining import TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy
-from radrm.core.view import Holder, Offer, View
+from radrm.core.view import Occupant, Offer, View
 from radrm.interference.model import joint_speed
 from radrm.planners.backfill import Backfill, noted_until, rank_of
 from radrm.planners.forecast import (
     BY_ITS_JOBS,
-    PASSES,
     SLOWEST,
-    Stay,
+    TEMPORARY,
+    Expected,
     end_of,
+    expect,
     offer_with,
     speeds_of,
-    stay_of,
 )
 from radrm.planners.order_policy import OrderPolicy
 from radrm.structs import replace
@@ -57,13 +57,13 @@ _PLACE, _REFUSE = 10, 5
 _ROUNDING_S = 0.001
 
 
-class _Run(Struct):
+class _Played(Struct):
     """A job in the play. `work_s`: what it has left, in seconds alone; `speed`: beside others.
 
     `now_mib`: what it has reserved at the beginning; 0 for one that starts later.
     """
 
-    stay: Stay
+    expected: Expected
     devices: tuple[str, ...]
     work_s: float
     limit_s: float
@@ -74,7 +74,7 @@ class _Run(Struct):
 
     @property
     def job(self) -> Job:
-        return self.stay.holder.job
+        return self.expected.occupant.job
 
     def end_s(self, now_s: float) -> float:
         return min(self.limit_s, now_s + self.work_s / self.speed)
@@ -83,15 +83,15 @@ class _Run(Struct):
 class _Scene:
     """Which jobs are on which device, at the moment `at_s`. `later`: not as it is now."""
 
-    def __init__(self, runs: Sequence[_Run], later: bool, at_s: float = 0.0) -> None:
+    def __init__(self, runs: Sequence[_Played], later: bool, at_s: float = 0.0) -> None:
         self.later = later
         self.at_s = at_s
-        self._on: dict[str, list[_Run]] = {}
+        self._on: dict[str, list[_Played]] = {}
         for run in runs:
             for uuid in run.devices:
                 self._on.setdefault(uuid, []).append(run)
 
-    def on(self, uuid: str) -> Sequence[_Run]:
+    def on(self, uuid: str) -> Sequence[_Played]:
         return self._on.get(uuid, ())
 
     def look(self, uuid: str) -> Hashable:
@@ -166,7 +166,7 @@ class Ahead:
             self._by_limit = self._by_limit or any(run.by_limit for run in ended)
             self._have([run for run in self._runs if run.end_s(then_s) > then_s + _ROUNDING_S])
 
-    def _have(self, runs: list[_Run]) -> None:
+    def _have(self, runs: list[_Played]) -> None:
         """Go on with these jobs."""
         self._runs = runs
         self._scene = _Scene(runs, self.now_s > self._now.boot_s, self.now_s)
@@ -174,38 +174,38 @@ class Ahead:
 
     # ------------------------------------------------------------- the beginning
 
-    def _running(self) -> list[_Run]:
+    def _running(self) -> list[_Played]:
         """Return the jobs that are on devices now, with what they have left."""
         view = self._view
-        found: dict[int, _Run] = {}
+        found: dict[int, _Played] = {}
         kinds: dict[int, str] = {}
         for offer in next(iter(self._offers.values()), ()):
-            stays = self._stays(offer)
-            self._before_mib[offer.device.uuid] = sum(stay.now_mib for stay in stays)
-            for stay in stays:
-                job, uuid = stay.holder.job, offer.device.uuid
+            there = self._expected(offer)
+            self._before_mib[offer.device.uuid] = sum(expected.now_mib for expected in there)
+            for expected in there:
+                job, uuid = expected.occupant.job, offer.device.uuid
                 if job.id in found:
                     found[job.id].devices += (uuid,)
                     continue
-                limit_s = latest_end_s(job, stay.holder.attempt, view.now)
+                limit_s = latest_end_s(job, expected.occupant.attempt, view.now)
                 kinds[job.id] = offer.device.name
-                found[job.id] = _Run(stay, (uuid,), 0.0, limit_s, stay.now_mib)
+                found[job.id] = _Played(expected, (uuid,), 0.0, limit_s, expected.now_mib)
         runs = list(found.values())
         _pace(view, runs, _Scene(runs, False))
         for run in runs:
-            end = end_of(view, run.stay, kinds[run.job.id], run.speed, run.speed)
+            end = end_of(view, run.expected, kinds[run.job.id], run.speed, run.speed)
             self.certain = self.certain and end.latest_s <= end.at_s + _ROUNDING_S
             run.work_s = ((end.latest_s if self._worst else end.at_s) - self.now_s) * run.speed
             run.by_limit = end.source == TIME_LIMIT
         return runs
 
-    def _stays(self, offer: Offer) -> list[Stay]:
+    def _expected(self, offer: Offer) -> list[Expected]:
         reserved = {each.job_id: each.mib for each in self._view.reservations(offer.device.uuid)}
         found = []
-        for holder in offer.holders:
-            mib = reserved.get(holder.job.id, 0)
+        for occupant in offer.occupants:
+            mib = reserved.get(occupant.job.id, 0)
             whole_mib = offer.device.capacity_mib if mib is None else mib
-            found.append(stay_of(self._view, holder, whole_mib, mib is None))
+            found.append(expect(self._view, occupant, whole_mib, mib is None))
         return found
 
     # ------------------------------------------------------------- one moment
@@ -219,9 +219,9 @@ class Ahead:
                 break
             self._start(self._waiting[0], found)
         if isinstance(self._planner, Backfill) and self._waiting:
-            yield from self._pass(self._waiting[0], self._planner)
+            yield from self._overtake(self._waiting[0], self._planner)
 
-    def _pass(self, head: Job, planner: Backfill) -> Iterator[None]:
+    def _overtake(self, head: Job, planner: Backfill) -> Iterator[None]:
         failed: set[Hashable] = set()
         before_s: float | None = None
         for job in self._waiting[1 : planner.depth]:
@@ -240,7 +240,7 @@ class Ahead:
             until_s = self._until_s(head, before_s, planner)
             if self.now_s >= until_s:
                 return
-            if not self._may_pass(head, job, found, before_s, until_s):
+            if not self._may_overtake(head, job, found, before_s, until_s):
                 failed.add(kind)
                 continue
             self._until[head.id] = until_s
@@ -258,7 +258,7 @@ class Ahead:
         wait_s = 0.0 if before_s == inf else before_s - self.now_s
         return self.now_s + wait_s + planner.max_delay_s
 
-    def _may_pass(
+    def _may_overtake(
         self, head: Job, job: Job, placement: Placement, before_s: float, until_s: float
     ) -> bool:
         """Return whether the planner would let a job start before the head."""
@@ -270,7 +270,7 @@ class Ahead:
         most_s = before_s if lower else max(before_s, until_s)
         return self._earliest(head, runs) <= most_s + _ROUNDING_S
 
-    def _earliest(self, job: Job, runs: Sequence[_Run]) -> float:
+    def _earliest(self, job: Job, runs: Sequence[_Played]) -> float:
         """Return when a job could start if nothing else started; infinity: never."""
         ends = [(run.end_s(self.now_s), run) for run in runs]
         for at_s in sorted({each_s for each_s, _ in ends} - {inf}):
@@ -286,14 +286,14 @@ class Ahead:
         self._waiting = [each for each in self._waiting if each is not job]
         self._have([*self._runs, self._run(job, placement)])
 
-    def _run(self, job: Job, placement: Placement) -> _Run:
+    def _run(self, job: Job, placement: Placement) -> _Played:
         """Return a job as it starts now on this placement."""
         attempt = Attempt(job.id, job.attempts + 1, 0, placement, self._now, began=job.saved)
-        holder = Holder(job, attempt, self.now_s, False, None)
+        occupant = Occupant(job, attempt, self.now_s, False, None)
         devices = tuple(dict.fromkeys(placement.devices))
         mib = max((share.reserved_mib for share in placement.shares), default=0)
         whole = placement.collocation.whole_device
-        stay = stay_of(self._view, holder, mib, whole)
+        expected = expect(self._view, occupant, mib, whole)
         kind = next(o.device.name for o in self._offers_of(job, 0) if o.device.uuid in devices)
         left = remaining(job, None, self._now, kind=kind, gpus=job.spec.gpus)
         work_s = inf
@@ -301,7 +301,7 @@ class Ahead:
             work_s = left.upper_s if self._worst else left.value_s
             self.certain = self.certain and left.upper_s <= left.value_s + _ROUNDING_S
         limit_s = latest_end_s(job, None, self._now)
-        return _Run(stay, devices, work_s, limit_s, 0, by_limit=work_s == inf)
+        return _Played(expected, devices, work_s, limit_s, 0, by_limit=work_s == inf)
 
     # ------------------------------------------------------------- devices for a job
 
@@ -361,33 +361,35 @@ class Ahead:
         """Return the device as the job finds it in this scene; None if the core refuses it."""
         refused = offer.refusal.rule if offer.refusal is not None else None
         by_jobs = refused in BY_ITS_JOBS
-        if offer.free_mib is None or not (by_jobs or refused is None or refused in PASSES):
+        if offer.free_mib is None or not (by_jobs or refused is None or refused in TEMPORARY):
             return None
         here = scene.on(offer.device.uuid)
-        if not scene.later and [r.job.id for r in here] == [h.job.id for h in offer.holders]:
+        if not scene.later and [r.job.id for r in here] == [h.job.id for h in offer.occupants]:
             return offer if refused is None else None
         if here and (by_jobs or offer.mode.whole_device or any(map(_has_all, here))):
             return None
-        used_mib = sum(r.stay.mib if scene.later else r.now_mib or r.stay.mib for r in here)
+        used_mib = sum(r.expected.mib if scene.later else r.now_mib or r.expected.mib for r in here)
         free_mib = offer.free_mib + self._before_mib[offer.device.uuid] - used_mib
-        return offer_with(self._view, offer, [run.stay for run in here], free_mib)
+        return offer_with(self._view, offer, [run.expected for run in here], free_mib)
 
 
 def _kind(view: View, job: Job) -> Hashable:
-    alike = (view.alike(job), job.spec.uid, job.recovers_idle, rank_of(job))
+    alike = (view.need_of(job), job.spec.uid, job.recovers_idle, rank_of(job))
     return (*alike, job.estimates, job.profile, job.limit_s, job.saved)
 
 
-def _has_all(run: _Run) -> bool:
-    return run.stay.holder.attempt.placement.collocation.whole_device
+def _has_all(run: _Played) -> bool:
+    return run.expected.occupant.attempt.placement.collocation.whole_device
 
 
-def _pace(view: View, runs: Sequence[_Run], scene: _Scene) -> None:
+def _pace(view: View, runs: Sequence[_Played], scene: _Scene) -> None:
     """Set the speed of each job beside the others on its devices."""
     each: dict[int, list[float]] = {}
     for uuid in {uuid for run in runs for uuid in run.devices}:
         here = scene.on(uuid)
-        for run, speed in zip(here, speeds_of(view, uuid, [run.stay for run in here]), strict=True):
+        for run, speed in zip(
+            here, speeds_of(view, uuid, [run.expected for run in here]), strict=True
+        ):
             each.setdefault(run.job.id, []).append(speed)
     for run in runs:
         run.speed = max(SLOWEST, joint_speed(each[run.job.id])) if run.devices else 1.0

@@ -63,7 +63,7 @@ from radrm.core.view import View
 from radrm.core.words import Collocation
 from radrm.deadlines import Costs, Ranking, old_from_s
 from radrm.planners.forecast import Forecast
-from radrm.planners.lateness.candidates import Seen, any_due, candidates, undue_head
+from radrm.planners.lateness.candidates import Seen, any_due, candidates, head_without_due
 from radrm.planners.lateness.later import Later, servers, wide
 from radrm.planners.lateness.stopping import Limits, Stops
 from radrm.planners.lateness.tardiness import Hold, Notes, Terms, served_first
@@ -222,7 +222,7 @@ class Call(Starter):
             return super().reasons(wanted)
         found = self.find(wanted)
         refusals = found.refusals if found.placement is None else ()
-        head = undue_head(self.view) if wanted.spec.due_s is None else None
+        head = head_without_due(self.view) if wanted.spec.due_s is None else None
         return (self._served_first(head or before), *refusals)
 
     def _tried(self, wanted: int | None = None) -> Iterator[tuple[Job, _Verdict | None]]:
@@ -365,7 +365,7 @@ class Call(Starter):
         """Return the GPUs in excess of the jobs that wait."""
         idle = sum(not self.view.reservations(device.uuid) for device in self.view.devices())
         waiting = self.view.by_due()
-        return max(0, idle - len(waiting.due) - len(waiting.undue))
+        return max(0, idle - len(waiting.due) - len(waiting.without_due))
 
     def _reserve(self) -> Iterator[Proposal]:
         """Reserve whole devices for the first that waits, where it is known when they are free."""

@@ -32,7 +32,7 @@ from radrm.core.constraints.nodes import books_nothing
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.remaining import PROGRESS, TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy
-from radrm.core.view import Holder, Offer, View
+from radrm.core.view import Occupant, Offer, View
 from radrm.core.words import ActionKind, Collocation
 from radrm.interference.model import Demand, joint_speed, mixed_speeds, unknown_smact
 from radrm.structs import replace
@@ -41,14 +41,14 @@ SLOWEST = 0.05
 """The least speed that is believed."""
 BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
 """The core's refusals that end when a device's jobs have left."""
-PASSES = frozenset({"reading", "reserved", TRIAL})
+TEMPORARY = frozenset({"reading", "reserved", TRIAL})
 """Those that end by themselves: `View.free_from_s` says when a reservation does."""
 
 
-class Stay(Struct, frozen=True):
-    """A job on a device: with `now_mib` reserved, and `mib` later."""
+class Expected(Struct, frozen=True):
+    """An occupant of a device, with `now_mib` reserved, and `mib` later."""
 
-    holder: Holder
+    occupant: Occupant
     now_mib: int
     mib: int
 
@@ -85,8 +85,10 @@ class Forecast:
 
         If both book CPUs or host memory, not before `other` has ended.
         """
-        stays = self._stays(other, placement)
-        at_s = self._start_s({uuid: self._ready(uuid, (stay,)) for uuid, stay in stays.items()})
+        there = self._expected(other, placement)
+        at_s = self._start_s(
+            {uuid: self._ready(uuid, (expected,)) for uuid, expected in there.items()}
+        )
         if books_nothing(self._job) or books_nothing(other):
             return at_s
         return max(at_s, self.end_of(other, placement))
@@ -94,20 +96,20 @@ class Forecast:
     def end_of(self, other: Job, placement: Placement) -> float:
         """Return when `other` would end if it started now on this placement."""
         view, last_s = self._view, 0.0
-        for uuid, stay in self._stays(other, placement).items():
+        for uuid, expected in self._expected(other, placement).items():
             offer = view.offer(self._job, self._roles[0], uuid)
-            ends = _with_ends(view, offer, (stay,))
-            last_s = max(last_s, *(at_s for at_s, each in ends if each is stay))
+            ends = _with_ends(view, offer, (expected,))
+            last_s = max(last_s, *(at_s for at_s, each in ends if each is expected))
         return last_s if placement.devices else inf
 
-    def _stays(self, other: Job, placement: Placement) -> dict[str, Stay]:
+    def _expected(self, other: Job, placement: Placement) -> dict[str, Expected]:
         now = self._view.now
         attempt = Attempt(other.id, other.attempts + 1, 0, placement, now, began=other.saved)
-        holder = Holder(other, attempt, now.boot_s, False, None)
-        found: dict[str, Stay] = {}
+        occupant = Occupant(other, attempt, now.boot_s, False, None)
+        found: dict[str, Expected] = {}
         for uuid in placement.devices:
             mib = sum(share.reserved_mib for share in placement.shares if share.device == uuid)
-            found[uuid] = stay_of(self._view, holder, mib, placement.collocation.whole_device)
+            found[uuid] = expect(self._view, occupant, mib, placement.collocation.whole_device)
         return found
 
     def _start_s(self, changed: dict[str, float]) -> float:
@@ -115,42 +117,42 @@ class Forecast:
         count = self._job.spec.gpus
         return ready[count - 1] if 0 < count <= len(ready) else inf
 
-    def _ready(self, uuid: str, joining: Sequence[Stay], leaving: int | None = None) -> float:
+    def _ready(self, uuid: str, joining: Sequence[Expected], leaving: int | None = None) -> float:
         """Return when a device is ready for a task of any role of the job."""
         ready = (self._ready_for(role, uuid, joining, leaving) for role in self._roles)
         return self._view.free_from_s(self._job, uuid, max(ready, default=inf))
 
     def _ready_for(
-        self, role: Role, uuid: str, joining: Sequence[Stay], leaving: int | None
+        self, role: Role, uuid: str, joining: Sequence[Expected], leaving: int | None
     ) -> float:
         view, offer = self._view, self._view.offer(self._job, role, uuid)
         refused = offer.refusal.rule if offer.refusal is not None else None
         if offer.free_mib is None or (
-            refused is not None and refused not in BY_ITS_JOBS and refused not in PASSES
+            refused is not None and refused not in BY_ITS_JOBS and refused not in TEMPORARY
         ):
             return inf
         ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))
         ends = _with_ends(view, offer, joining)
         now_s = view.now.boot_s
-        ends = [(min(at_s, self._leaves_s(uuid, s.holder.job.id)), s) for at_s, s in ends]
-        ends = [(now_s if s.holder.job.id == leaving else at_s, s) for at_s, s in ends]
+        ends = [(min(at_s, self._leaves_s(uuid, s.occupant.job.id)), s) for at_s, s in ends]
+        ends = [(now_s if s.occupant.job.id == leaving else at_s, s) for at_s, s in ends]
         left = sorted(ends, key=lambda each: each[0])
-        free_mib = offer.free_mib - sum(stay.now_mib for stay in joining)
-        surplus_mib = sum(stay.now_mib - stay.mib for _, stay in left)
+        free_mib = offer.free_mib - sum(expected.now_mib for expected in joining)
+        surplus_mib = sum(expected.now_mib - expected.mib for _, expected in left)
         at_s = now_s
         if refused == TRIAL:
-            then = offer_with(view, offer, [stay for _, stay in left], free_mib + surplus_mib)
+            then = offer_with(view, offer, [each for _, each in left], free_mib + surplus_mib)
             if self._refuse(ask, then) is None:
                 return now_s + view.settings.settle_s
         while True:
             if not left or refused not in BY_ITS_JOBS:
-                then = offer_with(view, offer, [stay for _, stay in left], free_mib)
+                then = offer_with(view, offer, [each for _, each in left], free_mib)
                 if self._refuse(ask, then) is None:
                     return at_s
             if not left:
                 return inf
-            at_s, stay = left.pop(0)
-            free_mib += stay.mib + surplus_mib
+            at_s, expected = left.pop(0)
+            free_mib += expected.mib + surplus_mib
             surplus_mib = 0
 
     def _leaves_s(self, uuid: str, job_id: int) -> float:
@@ -173,42 +175,44 @@ class Forecast:
         return self._policy.refuse(ask, offer)
 
 
-def stay_of(view: View, holder: Holder, reserved_mib: int, whole: bool) -> Stay:
-    """Return a job's stay. `whole`: it has the whole device, also when it has settled."""
+def expect(view: View, occupant: Occupant, reserved_mib: int, whole: bool) -> Expected:
+    """Return an occupant with its memory. `whole`: it keeps the whole device."""
     mib = reserved_mib
-    if not holder.settled and not whole:
-        needs = [view.need_mib(holder.job, role) for role in holder.job.spec.roles]
+    if not occupant.settled and not whole:
+        needs = [view.need_mib(occupant.job, role) for role in occupant.job.spec.roles]
         known = [need for need in needs if need is not None]
         floor_mib = view.settings.trial_floor_mib
         mib = min(mib, max(known, default=mib if floor_mib is None else floor_mib))
-    return Stay(holder, reserved_mib, mib)
+    return Expected(occupant, reserved_mib, mib)
 
 
-def _with_ends(view: View, offer: Offer, joining: Sequence[Stay]) -> list[tuple[float, Stay]]:
+def _with_ends(
+    view: View, offer: Offer, joining: Sequence[Expected]
+) -> list[tuple[float, Expected]]:
     """Return the jobs of a device, and those that join them now, with their expected ends."""
     held = {each.job_id: each.mib for each in view.reservations(offer.device.uuid)}
-    stays = []
-    for holder in offer.holders:
-        mib, whole = held.get(holder.job.id, 0), offer.device.capacity_mib
-        stays.append(stay_of(view, holder, whole if mib is None else mib, mib is None))
-    stays += joining
+    there = []
+    for occupant in offer.occupants:
+        mib, whole = held.get(occupant.job.id, 0), offer.device.capacity_mib
+        there.append(expect(view, occupant, whole if mib is None else mib, mib is None))
+    there += joining
     uuid = offer.device.uuid
-    at_speed = speeds_of(view, uuid, stays)
-    before = speeds_of(view, uuid, stays[: len(offer.holders)]) if joining else at_speed
+    at_speed = speeds_of(view, uuid, there)
+    before = speeds_of(view, uuid, there[: len(offer.occupants)]) if joining else at_speed
     before += [1.0] * len(joining)
     kind = offer.device.name
     return [
-        (end_of(view, stay, kind, speed, was).at_s, stay)
-        for stay, speed, was in zip(stays, at_speed, before, strict=True)
+        (end_of(view, expected, kind, speed, was).at_s, expected)
+        for expected, speed, was in zip(there, at_speed, before, strict=True)
     ]
 
 
-def speeds_of(view: View, uuid: str, stays: Sequence[Stay]) -> list[float]:
+def speeds_of(view: View, uuid: str, there: Sequence[Expected]) -> list[float]:
     """Return the speed of each job of a device; a job on several counts as alike on each."""
-    clients = [_mode(stay) is Collocation.MPS for stay in stays]
-    demands = [Demand(_smact(stay.holder)) for stay in stays]
+    clients = [_mode(expected) is Collocation.MPS for expected in there]
+    demands = [Demand(_smact(expected.occupant)) for expected in there]
     found = mixed_speeds(demands, clients, loss=view.loss(uuid, all(clients)))
-    wide = [max(1, stay.holder.job.spec.gpus) for stay in stays]
+    wide = [max(1, expected.occupant.job.spec.gpus) for expected in there]
     return [
         max(SLOWEST, joint_speed([speed] * gpus)) for speed, gpus in zip(found, wide, strict=True)
     ]
@@ -222,9 +226,9 @@ class End(NamedTuple):
     source: str | None
 
 
-def end_of(view: View, stay: Stay, kind: str, speed: float, before: float) -> End:
+def end_of(view: View, expected: Expected, kind: str, speed: float, before: float) -> End:
     """Return the end of a job at this speed; infinity if unknown. `before`: its speed until now."""
-    job, attempt, now = stay.holder.job, stay.holder.attempt, view.now
+    job, attempt, now = expected.occupant.job, expected.occupant.attempt, view.now
     last_s = latest_end_s(job, attempt, now)
     left = remaining(job, attempt, now, kind=kind, gpus=job.spec.gpus, speed=speed)
     if left is None or left.source == TIME_LIMIT:
@@ -234,30 +238,30 @@ def end_of(view: View, stay: Stay, kind: str, speed: float, before: float) -> En
     return End(min(last_s, at_s), min(last_s, latest_s), left.source)
 
 
-def offer_with(view: View, offer: Offer, left: Sequence[Stay], free_mib: int) -> Offer:
+def offer_with(view: View, offer: Offer, left: Sequence[Expected], free_mib: int) -> Offer:
     """Return an offer of the device when only these jobs are left there."""
     capacity = offer.device.capacity_mib
     free_mib = min(capacity, max(0, free_mib))
-    holders = tuple(stay.holder for stay in left)
-    known = [holder.smact for holder in holders if holder.smact is not None]
-    same = holders == offer.holders
-    smact = offer.smact if same or len(known) < len(holders) else min(1.0, sum(known))
+    occupants = tuple(expected.occupant for expected in left)
+    known = [occupant.smact for occupant in occupants if occupant.smact is not None]
+    same = occupants == offer.occupants
+    smact = offer.smact if same or len(known) < len(occupants) else min(1.0, sum(known))
     return replace(
         offer,
         idle=not left and free_mib >= capacity - view.settings.idle_unmanaged_mib,
         free_mib=free_mib,
         smact=smact,
-        occupants=tuple(holder.job.id for holder in holders),
+        job_ids=tuple(occupant.job.id for occupant in occupants),
         refusal=None,
-        holders=holders,
+        occupants=occupants,
     )
 
 
-def _mode(stay: Stay) -> Collocation:
-    return stay.holder.attempt.placement.collocation
+def _mode(expected: Expected) -> Collocation:
+    return expected.occupant.attempt.placement.collocation
 
 
-def _smact(holder: Holder) -> float:
-    if holder.smact is not None:
-        return holder.smact
-    return unknown_smact(holder.attempt.placement.collocation is Collocation.MPS)
+def _smact(occupant: Occupant) -> float:
+    if occupant.smact is not None:
+        return occupant.smact
+    return unknown_smact(occupant.attempt.placement.collocation is Collocation.MPS)

@@ -24,7 +24,7 @@ Invariants:
 - No job is stopped without a warning in this daemon's life, `warn_s` before.
 - A job with `--expect-idle` is left alone, also if an edit says so after the warning.
 
-What a restart sees: the number of requeues by job. The idle times begin anew (`View.memo`), and
+What a restart sees: the number of requeues by job. The idle times begin anew (`View.scratch`), and
 warnings of an earlier daemon are taken back.
 """
 
@@ -118,7 +118,7 @@ class Idle(Planner):
     # ------------------------------------------------------------- who is idle
 
     def _proposals(self, view: View, readings: Sequence[Reading], plan: Plan) -> Iterator[Proposal]:
-        tracks: dict[int, _Track] = view.memo.setdefault(NAME, {})
+        tracks: dict[int, _Track] = view.scratch.setdefault(NAME, {})
         running = [e for e in view.running() if e[0].spec.interactive or not self.only_sessions]
         if not running and not tracks and plan.state is None:
             return

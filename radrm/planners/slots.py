@@ -282,7 +282,7 @@ class _Search(Struct):
     ) -> Sequence[int] | None:
         """Return whom to ask for a device; None if it would not be enough."""
         offer = self.view.offer(job, role, uuid)
-        there = [holder.job.id for holder in offer.holders]
+        there = [occupant.job.id for occupant in offer.occupants]
         gone = [each for each in there if each in self.leaving or each in asked]
         more = [each for each in there if each in may and each not in gone]
         if (gone or not there) and self._would_do(job, role, offer, gone):
@@ -291,10 +291,10 @@ class _Search(Struct):
 
     def _would_do(self, job: Job, role: Role, offer: Offer, gone: Sequence[int]) -> bool:
         """Return whether a device would do for a job once these have left it."""
-        stay = tuple(holder for holder in offer.holders if holder.job.id not in gone)
+        stay = tuple(occupant for occupant in offer.occupants if occupant.job.id not in gone)
         need = self.view.need_mib(job, role)
         if not stay:  # what it had is unknown until it is read
-            unread = bool(offer.holders) or offer.free_mib is None
+            unread = bool(offer.occupants) or offer.free_mib is None
             return unread or (need or 0) <= (offer.free_mib or 0)
         if offer.free_mib is None or job.recovers_idle:
             return False
@@ -307,10 +307,10 @@ class _Search(Struct):
             refusal=None,
             idle=False,
             free_mib=min(offer.device.capacity_mib, offer.free_mib + freed),
-            occupants=tuple(holder.job.id for holder in stay),
-            holders=stay,
+            job_ids=tuple(occupant.job.id for occupant in stay),
+            occupants=stay,
         )
-        known = [holder.smact for holder in stay if holder.smact is not None]
+        known = [occupant.smact for occupant in stay if occupant.smact is not None]
         if len(known) == len(stay):
             then = replace(then, smact=min(1.0, sum(known)), smact_refusal=None)
         ask = Ask(job, role.count_min * role.needs.gpus, need)

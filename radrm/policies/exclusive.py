@@ -33,8 +33,8 @@ class Exclusive:
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid = offer.device.uuid
-        if offer.occupants:
-            return Refusal("not idle", f"job {offer.occupants[0]} is on it", uuid)
+        if offer.job_ids:
+            return Refusal("not idle", f"job {offer.job_ids[0]} is on it", uuid)
         if not offer.idle:
             return Refusal(
                 "not idle", "its memory is reserved, or used by unmanaged processes", uuid

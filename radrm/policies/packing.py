@@ -155,7 +155,7 @@ class Packing:
         """Return what a job of unknown need is expected to need beside these jobs: what those of
         the same name have shown there, and at least `floor_mib`."""
         name, uid = job.spec.name, job.spec.uid
-        alike = [h for h in offer.holders if (h.job.spec.name, h.job.spec.uid) == (name, uid)]
+        alike = [h for h in offer.occupants if (h.job.spec.name, h.job.spec.uid) == (name, uid)]
         return max([self.floor_mib, *(h.attempt.peak_mib or 0 for h in alike)])
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
@@ -174,7 +174,7 @@ class Packing:
                 "are left"
             )
             return Refusal("demand", why, uuid, own, left)
-        widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
+        widths = [*(occupant.job.spec.gpus for occupant in offer.occupants), ask.job.spec.gpus]
         widths = [1] * (len(here) + 1 - len(widths)) + widths
         before = _work(offer, here, widths[:-1])
         gain = _work(offer, [*here, own], widths) - before
@@ -204,7 +204,7 @@ class Packing:
         return Refusal("jobs", why, offer.device.uuid, here + 1, most)
 
     def _refuse_slowdown(self, ask: Ask, offer: Offer, together: Sequence[float]) -> Refusal | None:
-        jobs = [*(holder.job for holder in offer.holders), ask.job]
+        jobs = [*(occupant.job for occupant in offer.occupants), ask.job]
         limits = [self._limit(job) for job in jobs]
         if not any(limits):
             return None
@@ -228,7 +228,7 @@ class Packing:
     ) -> tuple[Sequence[Offer], Any]:
         def merit(offer: Offer) -> tuple[bool, float, int, int]:
             here = self._demands(offer)
-            apart = ask.gpus > 1 and any(holder.job.spec.gpus > 1 for holder in offer.holders)
+            apart = ask.gpus > 1 and any(occupant.job.spec.gpus > 1 for occupant in offer.occupants)
             demand = round(sum(here), _DIGITS)  # noise of readings decides nothing
             return apart, demand, -(offer.free_mib or 0), offer.device.index
 
@@ -254,10 +254,10 @@ class Packing:
         Before it stands that of unmanaged processes, if there is no job.
         """
         shown = offer.smact
-        known = [holder.smact for holder in offer.holders]
+        known = [occupant.smact for occupant in offer.occupants]
         found = [
-            self._assumed(holder.job, offer) if each is None else each
-            for each, holder in zip(known, offer.holders, strict=True)
+            self._assumed(occupant.job, offer) if each is None else each
+            for each, occupant in zip(known, offer.occupants, strict=True)
         ]
         if not found and not offer.idle:
             return [self._assumed(None, offer) if shown is None else shown]
@@ -307,8 +307,8 @@ def _origin(job: Job, offer: Offer) -> str:
 
 def _is_known(offer: Offer) -> bool:
     """Return whether the SM activity of each job on a device is measured or predicted."""
-    known = all(holder.smact is not None for holder in offer.holders)
-    return known and bool(offer.holders)
+    known = all(occupant.smact is not None for occupant in offer.occupants)
+    return known and bool(offer.occupants)
 
 
 def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
@@ -321,7 +321,7 @@ def _clients(offer: Offer, count: int) -> list[bool]:
     """Return which of so many demands on a device are of MPS clients: those of its jobs, perhaps
     after that of unmanaged processes and before that of the new job."""
     mps = offer.mode is Collocation.MPS
-    there = [each.attempt.placement.collocation is Collocation.MPS for each in offer.holders]
+    there = [each.attempt.placement.collocation is Collocation.MPS for each in offer.occupants]
     if not there:
         return [mps] * count
     return [*there, mps][:count]

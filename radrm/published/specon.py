@@ -103,7 +103,7 @@ _SLOWEST = 0.05
 """The least speed that is believed."""
 
 
-class Member(Struct, frozen=True):
+class JobOnDevice(Struct, frozen=True):
     """A job on a device: the SM activity that it shows alone, and its work left.
 
     `left_s` is in seconds alone on the device.
@@ -115,13 +115,13 @@ class Member(Struct, frozen=True):
     left_s: float
 
 
-def speeds_of(members: Sequence[Member]) -> list[float]:
+def speeds_of(members: Sequence[JobOnDevice]) -> list[float]:
     """Return the speed of each job of a device, 1.0 for one that is alone there."""
     found = speeds([Demand(m.smact) for m in members], mps=all(m.mps for m in members))
     return [max(_SLOWEST, speed) for speed in found]
 
 
-def ends(members: Sequence[Member]) -> dict[int, float]:
+def ends(members: Sequence[JobOnDevice]) -> dict[int, float]:
     """Return the seconds until each job of a device ends, if no other job joins them."""
     found: dict[int, float] = {}
     left = [(member, member.left_s) for member in members]
@@ -142,7 +142,7 @@ def ends(members: Sequence[Member]) -> dict[int, float]:
 
 
 def time_won(
-    mover: Member, here: Sequence[Member], there: Sequence[Member], cost_s: float
+    mover: JobOnDevice, here: Sequence[JobOnDevice], there: Sequence[JobOnDevice], cost_s: float
 ) -> tuple[float, float]:
     """Return the seconds that a move wins for the mover, after its cost, and for all before it.
 
@@ -250,7 +250,7 @@ class SpeCon(Planner):
             for job_id, note in kept["jobs"].items()
             if view.job(int(job_id)) is not None
         }
-        run = _Run(self, view, running, notes, kept["count"])
+        run = _Round(self, view, running, notes, kept["count"])
         if judged:
             yield from run.proposals()
         plan.state = {
@@ -269,7 +269,7 @@ class SpeCon(Planner):
         return ()  # no job waits because of it
 
 
-class _Run(Struct):
+class _Round(Struct):
     """One run of the algorithms."""
 
     rule: SpeCon
@@ -451,7 +451,7 @@ class _Run(Struct):
         own_s, all_s = time_won(mover, beside, others, cost_s)
         return own_s >= 0 and all_s >= self.rule.min_gain * cost_s
 
-    def _members(self, uuid: str) -> list[Member]:
+    def _members(self, uuid: str) -> list[JobOnDevice]:
         """Return the jobs of a device, with their work left."""
         running = {job.id: (job, attempt) for job, attempt in self.running}
         found, pairs = [], [running[job_id] for job_id in self.there[uuid]]
@@ -459,7 +459,9 @@ class _Run(Struct):
             smact = attempt.alone_smact
             smact = job.predicted(Quantity.SMACT) if smact is None else smact
             mps = attempt.placement.collocation is Collocation.MPS
-            found.append(Member(job.id, unknown_smact(mps) if smact is None else smact, mps, 1.0))
+            found.append(
+                JobOnDevice(job.id, unknown_smact(mps) if smact is None else smact, mps, 1.0)
+            )
         return [
             replace(
                 member,

@@ -5,11 +5,12 @@ The files, in the order in which they may import one another:
     documents  the JSON documents of its commands
     asking    run Slurm's own commands, and read what they print
     comment   what the daemon writes into the AdminComment of a Slurm job
-    outer     the Slurm job in which this process runs
+    outer     the Slurm job in which this process runs, and the daemon of its node
+    scripts   batch scripts that run through the step
     jobs      what Slurm says of the jobs of the partition
     accounts  what the ended jobs of the partition have used
-    setup     which configuration holds for commands of a cluster; lines for Slurm's own
-    submitting  from a job file to the words of sbatch; scripts that run through the step
+    setup     lines for Slurm's own configuration
+    submitting  from a job file to the words of sbatch
     telling   what the daemon tells Slurm's controller, for all jobs of its node
     serving   the steps that wait on this server for their jobs: what the daemon asks of Slurm
     hostlists  lists of nodes as Slurm writes them

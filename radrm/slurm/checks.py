@@ -45,7 +45,8 @@ from radrm.slurm.facts import (
     value,
 )
 from radrm.slurm.hostlists import compressed
-from radrm.slurm.setup import HEALTH, cluster_config, daemon_paths
+from radrm.slurm.outer import cluster_config, daemon_paths
+from radrm.slurm.setup import HEALTH
 
 OLDEST = "22.05"
 """The oldest Slurm that radrm supports."""

@@ -17,8 +17,7 @@ from __future__ import annotations
 import math
 import re
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from radrm.jobfile.record import Record
 
 MOST_RETURNS = 3
 """How often a job goes back to Slurm for another node."""
@@ -62,7 +61,7 @@ def why_waiting(comment: str) -> str | None:
     return _END.sub("", comment[len(begin) :].strip()).strip() or None
 
 
-class Use(Struct, frozen=True):
+class Use(Record):
     """What all attempts of a job have used. None: unknown.
 
     `gpu_s` counts each GPU's seconds, `smact` is the mean SM activity of its GPUs (0 to 1),
@@ -76,7 +75,7 @@ class Use(Struct, frozen=True):
 
     def text(self) -> str:
         """Return the comment that says so."""
-        known = [f"{k}={_shown(n)}" for k, n in asdict(self).items() if n is not None]
+        known = [f"{k}={_shown(n)}" for k, n in self.as_dict().items() if n is not None]
         return _MARK + ",".join(known)
 
 
@@ -88,7 +87,7 @@ def use_of(comment: str) -> Use | None:
     for pair in comment[len(_MARK) :].strip().split(","):
         name, equals, text = pair.partition("=")
         number = _number(text)
-        if equals and name in Use.__struct_fields__ and number is not None:
+        if equals and name in Use._fields and number is not None:
             found[name] = number
     if not found:
         return None

@@ -63,25 +63,36 @@ local function is_alone(job)
 end
 
 local MIB = { [""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576 }
-local SECONDS = { s = 1, m = 60, h = 3600, d = 86400 }
+local SECONDS = {}
+for names, seconds in pairs({
+   ["s sec secs second seconds"] = 1, ["m min mins minute minutes"] = 60,
+   ["h hr hrs hour hours"] = 3600, ["d day days"] = 86400, ["w week weeks"] = 604800,
+}) do
+   for name in string.gmatch(names, "%a+") do
+      SECONDS[name] = seconds
+   end
+end
 
 local function seconds_of(text)
-   -- 90, 1:30, 0:01:30, 1-00:00:00, 1h30m; nil: no duration
-   local days, rest = string.match(text, "^(%d+)%-(.+)$")
-   local hours, minutes, seconds = string.match(rest or text, "^(%d+):(%d+):(%d%d)$")
+   -- 90, 1:30, 0:01:30, 1-00, 1-00:00:00, 1h30min; nil: no duration
+   local days, hours, minutes, seconds = string.match(text, "^(%d+)%-(%d+):?(%d*):?(%d*)$")
+   if days ~= nil then
+      minutes, seconds = tonumber(minutes) or 0, tonumber(seconds) or 0
+      return (days * 24 + hours) * 3600 + minutes * 60 + seconds
+   end
+   hours, minutes, seconds = string.match(text, "^(%d+):(%d+):(%d%d)$")
    if hours == nil then
-      minutes, seconds = string.match(rest or text, "^(%d+):(%d%d)$")
+      minutes, seconds = string.match(text, "^(%d+):(%d%d)$")
    end
    if minutes ~= nil then
-      hours = (days or 0) * 24 + (hours or 0)
-      return hours * 3600 + minutes * 60 + seconds
+      return (hours or 0) * 3600 + minutes * 60 + seconds
    end
    if string.match(text, "^%d+%.?%d*$") then
       return tonumber(text)
    end
    local total = 0
-   local left = string.gsub(string.lower(text), "(%d+%.?%d*)([smhd])", function(number, unit)
-      total = total + number * SECONDS[unit]
+   local left = string.gsub(string.lower(text), "(%d+%.?%d*)(%a+)", function(number, unit)
+      total = total and SECONDS[unit] and total + number * SECONDS[unit]
       return ""
    end)
    return left == "" and total or nil
@@ -102,8 +113,9 @@ local function declared(script)
             found.limited = string.match(line, "%s%-%-gpu%-memory[=%s][^%s]*:") ~= nil
          end
          found.gpus = tonumber(string.match(line, "%s%-%-gpus[=%s][\"']?(%d+)")) or found.gpus
-         local time = string.match(line, "%s%-%-time[=%s][\"']?([%w:.-]+)")
-         found.time_s = time ~= nil and seconds_of(time) or found.time_s
+         local time = string.match(line, "%s%-%-time[=%s][\"']([^\"']*)")
+            or string.match(line, "%s%-%-time[=%s]([%w:.-]+)")
+         found.time_s = time ~= nil and seconds_of(string.gsub(time, "%s", "")) or found.time_s
       elseif not string.match(line, "^%s*#") and string.match(line, "%S") then
          break -- its first command
       end

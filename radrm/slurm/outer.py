@@ -1,19 +1,30 @@
-"""The Slurm job in which this process runs."""
+"""The Slurm job in which this process runs, and the radrm daemon of its node.
+
+Each job's start imports this file, so it imports little.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import time
-from collections.abc import Mapping
-
-from msgspec import Struct
+from contextlib import suppress
 
 from radrm.core.units import parse_seconds
 from radrm.errors import UsageError
 from radrm.host.processes.identity import Identity, identify
+from radrm.host.storage.paths import Paths, client_paths, servers_own
+from radrm.jobfile.record import Record
 from radrm.slurm.asking import record, run
 from radrm.slurm.comment import returned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from radrm.config import Config
 
 _OUTSIDE = (
     "radrm slurm-step runs inside a job of Slurm, and this is none; submit it: "
@@ -21,7 +32,7 @@ _OUTSIDE = (
 )
 
 
-class SlurmJob(Struct, frozen=True):
+class SlurmJob(Record):
     """The Slurm job of the step `process`. `nodes` is the number of its nodes. `element` of an
     array: `4711_3`, else nothing."""
 
@@ -55,7 +66,7 @@ class SlurmJob(Struct, frozen=True):
         }
 
 
-class Told(Struct, frozen=True):
+class Told(Record):
     """What Slurm's controller says of a job that was asked for as `named`. `restart`: how often it
     has been run again. `limit_s`: its time limit, None without one; `ran_s`: how long this run has
     taken. `gpumem_mib`: what it has asked for, None for nothing; `note`: its AdminComment, where
@@ -166,3 +177,59 @@ def moment(text: str) -> float | None:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):
         return None
+
+
+# ------------------------------------------------------------------
+# Which configuration holds for commands of a cluster, and where the daemon of a node is.
+
+
+_SITE = "/etc/radrm/radrm.toml"
+_MOST_READ = 1 << 20
+
+
+def cluster_config(environ: Mapping[str, str]) -> Config:
+    """Return the configuration of `RADRM_CONFIG`, else of the site, else of the user.
+
+    Raises `BadConfig`.
+    """
+    from radrm.config import load_config  # late, see `daemon_home`
+
+    site = not environ.get("RADRM_CONFIG") and os.path.exists(_SITE)
+    return load_config(environ, system=site)
+
+
+def daemon_home(environ: Mapping[str, str]) -> str:
+    """Return `slurm.home`. Each job's start pays for it, so nothing else is read or checked.
+
+    Raises `BadConfig` and OSError.
+    """
+    with suppress(FileNotFoundError), open(environ.get("RADRM_CONFIG") or _SITE, "rb") as file:
+        text = file.read(_MOST_READ)
+        if b"home" not in text:
+            return ""
+        with suppress(ValueError, RecursionError, AttributeError):
+            home = _toml(text.decode()).get("slurm", {}).get("home", "")
+            if isinstance(home, str) and home[:1] in ("", "/"):
+                return home
+    return cluster_config(environ).slurm.home  # or say what is wrong
+
+
+def _toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+
+    table: dict[str, Any] = tomllib.loads(text)
+    return table
+
+
+def daemon_paths(home: str, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
+    """Return where the daemon of this node may be: `slurm.home`, where that is set; else that of
+    the server, also while it is down; else the user's."""
+    if home:
+        home = home.replace("%n", environ.get("SLURMD_NODENAME", ""))
+        return client_paths({**environ, "RADRM_HOME": home}, uid)
+    # A job's environment is that of its submission: RADRM_HOME may name another daemon.
+    server = servers_own()
+    return client_paths(environ, uid) if server is None else (server,)

@@ -317,6 +317,9 @@ def _answer(steps: Steps, loop: Serves, request: Request) -> Document:
     if job.outer is not None and job.outer.step != outer.step:
         raise Refused(f"job {job.label} is not that of {outer.label}")
     _note_end(steps, loop, job, run, words)
+    if job.state.waiting and words.get("suspended") is not None:
+        held = words["suspended"] is True
+        loop.process([ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=held)])
     job = loop.scheduler.snapshot.job(job.id) or loop.store.job(job.id) or job
     documents = JobDocuments(loop.scheduler, loop.store)
     answer["job"] = documents.detailed(job, loop.clock.now())

@@ -1,70 +1,27 @@
-"""What a cluster's configuration says, and the lines that Slurm's own needs."""
+"""The lines that Slurm's own configuration needs: `radrm slurm setup`. It writes nothing."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from radrm.core.records import DECLARED_MARGIN
 from radrm.core.units import parse_mib
-from radrm.host.storage.paths import Paths, client_paths, servers_own
 from radrm.slurm.asking import NAME
+from radrm.slurm.scripts import filled, wrapper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from radrm.config import Config, SlurmConfig
-
-# ------------------------------------------------------------------
-# The lines for Slurm's own configuration: `radrm slurm setup`. It writes nothing.
-
-
-# ------------------------------------------------------------------
-# Which configuration holds for commands of a cluster, and where the daemon of a node is.
+    from radrm.config import SlurmConfig
 
 
 MARGIN_MIB = 2048
 """What the policies keep free beside a job's need (`margin_mib`), at least. Beside a declared need
 without a limit it is `DECLARED_MARGIN` of that, if that is more."""
-_SITE = "/etc/radrm/radrm.toml"
-_MOST_READ = 1 << 20
-
-
-def cluster_config(environ: Mapping[str, str]) -> Config:
-    """Return the configuration of `RADRM_CONFIG`, else of the site, else of the user.
-
-    Raises `BadConfig`.
-    """
-    from radrm.config import load_config  # late, see `daemon_home`
-
-    site = not environ.get("RADRM_CONFIG") and os.path.exists(_SITE)
-    return load_config(environ, system=site)
-
-
-def daemon_home(environ: Mapping[str, str]) -> str:
-    """Return `slurm.home`. What does not name it is not parsed: each job's start would pay for it.
-
-    Raises `BadConfig` and OSError.
-    """
-    with suppress(FileNotFoundError), open(environ.get("RADRM_CONFIG") or _SITE, "rb") as file:
-        if b"home" not in file.read(_MOST_READ):
-            return ""
-    return cluster_config(environ).slurm.home
-
-
-def daemon_paths(home: str, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
-    """Return where the daemon of this node may be: `slurm.home`, where that is set; else that of
-    the server, also while it is down; else the user's."""
-    if home:
-        home = home.replace("%n", environ.get("SLURMD_NODENAME", ""))
-        return client_paths({**environ, "RADRM_HOME": home}, uid)
-    # A job's environment is that of its submission: RADRM_HOME may name another daemon.
-    server = servers_own()
-    return client_paths(environ, uid) if server is None else (server,)
 
 
 class ClusterNode(Struct, frozen=True):
@@ -147,7 +104,7 @@ def job_submit_lua(
         ),
         "WRAPPER": wrapper(radrm),
     }
-    return _filled(NAME, known)
+    return filled(NAME, known)
 
 
 HEALTH = "radrm-health.sh"
@@ -157,20 +114,7 @@ HEALTH = "radrm-health.sh"
 def health(radrm: str = "radrm", run: str = "/run") -> str:
     """Return the program by which slurmd drains a node whose radrm takes no jobs. `run`: where it
     counts its failures; only root may write there."""
-    return _filled("health.sh", {"RADRM": shlex.quote(radrm), "RUN": shlex.quote(run)})
-
-
-def _filled(name: str, known: Mapping[str, str]) -> str:
-    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
-        text = file.read()
-    for key, value in known.items():
-        text = text.replace(f"@{key}@", value)
-    return text
-
-
-def wrapper(radrm: str) -> str:
-    """Return the lines by which a batch script starts the step. `radrm`: where it is."""
-    return _filled("wrapper.sh", {"RADRM": shlex.quote(radrm)})
+    return filled("health.sh", {"RADRM": shlex.quote(radrm), "RUN": shlex.quote(run)})
 
 
 def program() -> str:

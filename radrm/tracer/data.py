@@ -11,18 +11,18 @@ through those that follow. A larger one is given for one more step.
 from __future__ import annotations
 
 import inspect
-import time
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from program import spent_s
 from torch.utils.data import DataLoader
 
 EVALUATED = 3
 """Batches of an evaluation after the steps."""
 SLOW_S = 3.0
-"""A training batch that takes this long is used again for the further steps."""
+"""A training batch that takes so much processor time is used again for the further steps."""
 SEARCH_S, GLANCE_S, SEARCHED = 3.0, 0.3, 2000
 """How long a larger batch is looked for where the first differ, and where not; among how many."""
 _DEEPEST, _MOST_PARTS = 4, 10_000
@@ -125,9 +125,9 @@ class Batches:
         if self._kept is not None:
             batch = self._kept
         else:
-            started = time.monotonic()
+            started = spent_s()
             batch = next(self._real)
-            if self.trains and time.monotonic() - started > SLOW_S:
+            if self.trains and spent_s() - started > SLOW_S:
                 self._kept = batch
                 self._data.repeated()
             self._sizes.add(_size(batch))
@@ -139,9 +139,9 @@ class Batches:
         Return the number of those seen; 0: none is larger."""
         if self._kept is not None:  # they take long
             return 0
-        until = time.monotonic() + (SEARCH_S if len(self._sizes) > 1 else GLANCE_S)
+        until = spent_s() + (SEARCH_S if len(self._sizes) > 1 else GLANCE_S)
         most, number, best = max(self._sizes), self._taken, None
-        while number < SEARCHED and time.monotonic() < until:
+        while number < SEARCHED and spent_s() < until:
             try:
                 batch = next(self._real)
             except StopIteration:

@@ -146,10 +146,15 @@ def _without_devices(meta: int, cuda: int) -> int | None:
     return ctypes.addressof(made)
 
 
+def gpu_mib() -> int:
+    """Return the memory of the pretended GPU."""
+    return int(os.environ.get("RADRM_TRACE_GPU_MIB") or 40_339)
+
+
 def answers(gpus: int) -> None:
     """Replace the functions of `torch.cuda` with the answers of an A100, with the memory of the
     GPUs here: a program can choose its batch by it."""
-    total = int(os.environ.get("RADRM_TRACE_GPU_MIB") or 40_339) << 20
+    total = gpu_mib() << 20
     properties = types.SimpleNamespace(
         name="NVIDIA A100-SXM4-40GB", major=8, minor=0, total_memory=total,
         multi_processor_count=108, is_integrated=False, is_multi_gpu_board=False,

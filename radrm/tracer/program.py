@@ -9,6 +9,8 @@ import os
 import sys
 import time
 
+OVER = "over"
+"""The file in the folder of documents that says that the command's time is over."""
 PARENT = "RADRM_TRACE_PROGRAM"
 """The name of the program that started this one."""
 _WITH_VALUE = "WX"
@@ -28,12 +30,12 @@ _LAUNCHER_MODULES = (
 class Program:
     """The program of one interpreter: `kind` is script, module, command, or input.
 
-    `until` is when its document must be there, on the monotonic clock.
+    `limit_s` are the seconds of `spent_s` until its document must be there.
     """
 
     def __init__(self, kind: str, target: str) -> None:
         self.kind, self.target = kind, target
-        self.until = time.monotonic() + 60
+        self.limit_s = 60.0
 
     @property
     def name(self) -> str:
@@ -104,13 +106,24 @@ def is_rank_0() -> bool:
     return all((os.environ.get(name) or "0").strip() in ("0", "") for name in _RANKS)
 
 
-def wait_for_rank_0(folder: str, until: float) -> None:
-    """Wait for a document, as the other ranks of a traced job do, and end the process.
-
-    `until` is on the monotonic clock.
-    """
-    while time.monotonic() < until:
-        if any(name.endswith(".json") for name in os.listdir(folder)):
-            break
+def wait_for_rank_0(folder: str) -> None:
+    """Wait for a document, as the other ranks of a traced job do, and end the process."""
+    while not any(name.endswith(".json") or name == OVER for name in os.listdir(folder)):
         time.sleep(0.2)
     os._exit(0)
+
+
+# ------------------------------------------------------------------ time
+
+
+def spent_s() -> float:
+    """Return the processor time of this process and of its children that have ended.
+
+    It counts in place of the time on the clock: a busy machine takes nothing of a trace's time.
+    """
+    return sum(os.times()[:4])
+
+
+def is_over(folder: str) -> bool:
+    """Return whether the time of the whole command is over, as the trace's runner says."""
+    return os.path.exists(os.path.join(folder, OVER))

@@ -35,7 +35,7 @@ from data import Data
 from evaluation import Evaluation
 from mixed import Mixed
 from problem import in_one_line
-from program import wait_for_rank_0
+from program import is_over, spent_s, wait_for_rank_0
 from steps import Steps
 from torch._subclasses.fake_tensor import FakeTensorMode
 from watch import Watch
@@ -55,7 +55,7 @@ def begin(imports: Any, program: Any) -> None:
     folder = os.environ["RADRM_TRACE_FOLDER"]
     # Fake tensors read its settings, and nothing else of the compiler.
     imports.defer("torch._dynamo", ("config",), {"graph_break": lambda *_, **__: None})
-    Script(imports, program.name, folder, program.until, gpus).begin()
+    Script(imports, program.name, folder, program.limit_s, gpus).begin()
 
 
 class Script:
@@ -65,11 +65,12 @@ class Script:
     ends the process with an error that names the cause; `finish` ends it with the events.
     """
 
-    def __init__(self, imports: Any, name: str, folder: str, until: float, gpus: int) -> None:
+    def __init__(self, imports: Any, name: str, folder: str, limit_s: float, gpus: int) -> None:
         self.imports, self.name, self.gpus = imports, name, gpus
-        self._folder, self._deadline = folder, until
+        self._folder, self._limit_s = folder, limit_s
         self._started = time.monotonic()
-        self._limit_s = until - self._started
+        self._until_s = limit_s
+        """The processor time at which this process is judged."""
         self._pid, self._inherited = os.getpid(), 0
         self.skipped: list[str] = []
         self.guesses: list[str] = []
@@ -131,7 +132,7 @@ class Script:
 
     def wait(self) -> NoReturn:
         """Wait for rank 0: this process has turned out to be another."""
-        wait_for_rank_0(self._folder, self._deadline)
+        wait_for_rank_0(self._folder)
         os._exit(0)
 
     def skip(self, noun: str) -> None:
@@ -141,12 +142,8 @@ class Script:
 
     # ------------------------------------------------------------------ ends
 
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._started
-
     def _slow(self) -> bool:
-        return self.elapsed_s > self._limit_s / 4
+        return spent_s() > self._limit_s / 4
 
     def enough(self, reason: str) -> None:
         """Enough steps have been seen: let the script evaluate, if a loader's epoch ends now."""
@@ -155,8 +152,8 @@ class Script:
         if self._after or not self.data.end_epoch():
             self.finish(self._after or reason)
         self._after = reason
-        left = min(max(self.elapsed_s, EVALUATION_S[0]), EVALUATION_S[1])
-        self._deadline = min(self._deadline, time.monotonic() + left)
+        more = min(max(spent_s(), EVALUATION_S[0]), EVALUATION_S[1])
+        self._until_s = min(self._until_s, spent_s() + more)
         self.evaluation.forget()
 
     def finish(self, reason: str) -> NoReturn:
@@ -200,11 +197,11 @@ class Script:
 
     def _watch_the_clock(self) -> None:
         def watch() -> None:
-            while True:
-                left = self._deadline - time.monotonic()
-                if left <= 0 or len(self.watch.events) > MOST_EVENTS:
-                    self._expired()
-                time.sleep(min(left, 0.5))
+            while spent_s() < self._until_s and len(self.watch.events) <= MOST_EVENTS:
+                if is_over(self._folder):
+                    break
+                time.sleep(0.2)
+            self._expired()
 
         threading.Thread(target=watch, name="radrm-clock", daemon=True).start()
 
@@ -232,6 +229,7 @@ class Script:
             "optimizer": self.steps.name,
             "precision": self.steps.precision(),
             "gpus": self.gpus,
+            "gpu_mib": pretend.gpu_mib(),
             "parallel": self.parallel,
             "torch": str(torch.__version__),
             "cuda": str(torch.version.cuda or "none"),
@@ -240,7 +238,7 @@ class Script:
                 *self.guesses,
                 *(f"values: {each} was guessed" for each in sorted(watch.guesses)),
             ],
-            "seconds": round(self.elapsed_s, 3),
+            "seconds": round(time.monotonic() - self._started, 3),
             "benchmark": bool(torch.backends.cudnn.benchmark),
             "script": {
                 "program": self.name,

@@ -313,6 +313,7 @@ class _Trace:
             "optimizer": self.optimizer_name,
             "precision": asked.precision,
             "gpus": asked.gpus,
+            "gpu_mib": pretend.gpu_mib(),
             "parallel": asked.parallel if asked.gpus > 1 else "none",
             "torch": str(torch.__version__),
             "cuda": str(torch.version.cuda or "none"),

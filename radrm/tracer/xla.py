@@ -28,6 +28,7 @@ import jax
 import lines
 import numpy
 from problem import in_one_line
+from program import is_over, spent_s
 
 ENOUGH = 3
 """Calls of the training function."""
@@ -41,17 +42,17 @@ _GRADIENTS = ("grad", "value_and_grad", "vjp", "linearize", "jacrev", "hessian")
 def begin(imports: Any, program: Any) -> None:
     """Trace this process from now on. JAX has just been imported."""
     if not program.launcher:
-        Script(program.name).begin()
+        Script(program.name, program.limit_s).begin()
 
 
 class Script:
     """The trace of this process. `gradients` counts the gradients that functions ask for."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, limit_s: float) -> None:
         self.name = name
         self._gpus = int(os.environ.get("RADRM_TRACE_GPUS") or 1)
         self._folder = os.environ["RADRM_TRACE_FOLDER"]
-        self._limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
+        self._limit_s = limit_s
         self._started = time.monotonic()
         self._pid = os.getpid()
         self.gradients = 0
@@ -148,7 +149,8 @@ class Script:
         return bool(self.peak or self.gradients) or "torch" not in sys.modules
 
     def _clock(self) -> None:
-        time.sleep(max(self._started + self._limit_s - time.monotonic(), 0))
+        while spent_s() < self._limit_s and not is_over(self._folder):
+            time.sleep(0.2)
         if max(self.calls.values(), default=0) >= 2:
             self._finish("time")
         if self._is_used():

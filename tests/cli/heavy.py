@@ -7,7 +7,7 @@ HEAVY = {
     "argparse", "asyncio", "concurrent", "ctypes", "dataclasses", "datetime", "difflib",
     "email", "inspect", "logging", "msgspec", "pathlib", "pickle", "psutil", "rich",
     "selectors", "shutil", "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading",
-    "typer", "typing", "typing_extensions", "urllib", "radrm.cli.show", "radrm.config",
+    "typing", "typing_extensions", "urllib", "radrm.cli.show", "radrm.config",
     "radrm.core.records", "radrm.daemon", "radrm.host.storage.store", "radrm.wiring",
 }
 # fmt: on

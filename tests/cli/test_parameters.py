@@ -1,42 +1,24 @@
-"""Commands read their words as typer does, without typer."""
+"""Commands, their declared parameters, and what they import."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
-import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.main import get_command
 
 from radrm.cli import main as entry
-from radrm.cli.app import WrongUsage, make_app, typed
 from radrm.cli.listing import commands, function_of, of_group, parameters_of
-from radrm.cli.parameters import (
-    COMMAND,
-    FLAG,
-    NUMBER,
-    OF_JOBS,
-    REAL,
-    SWITCH,
-    TEXTS,
-    WORD,
-    WORDS,
-    Parameter,
-    parse,
-)
 from radrm.errors import UsageError
+from radrm.jobfile.arguments import COMMAND, FLAG, NUMBER, REAL, SWITCH, TEXTS, Parameter, parse
 from tests.cli.fakes import gpu, job, page
 from tests.cli.heavy import HEAVY
 from tests.examples import some
@@ -49,51 +31,6 @@ DECLARED = {
     if name not in ("submit", "run")
 }
 PARAMETERS: dict[str, Sequence[Parameter]] = {n: parameters_of(n) for n in sorted(DECLARED)}
-
-
-def by_name(name: str) -> Any:
-    """The command of typer, which may be one of a group."""
-    found: Any = get_command(make_app(name.split()[0]))
-    for word in name.split():
-        found = found.commands[word]
-    return found
-
-
-BY_TYPER = {name: by_name(name) for name in PARAMETERS}
-
-
-def takes_rest(parameters: Sequence[Parameter]) -> bool:
-    return any(each.kind == COMMAND for each in parameters)
-
-
-def recorder(parameters: Sequence[Parameter]) -> tuple[Any, list[dict[str, Any]]]:
-    """A command of typer's with these parameters, and the values that it was called with."""
-    called: list[dict[str, Any]] = []
-
-    def command(**values: Any) -> None:
-        called.append(values)
-
-    app = typer.Typer(add_completion=False)
-    mixed = not takes_rest(parameters)
-    app.command(context_settings={"allow_interspersed_args": mixed}, add_help_option=False)(
-        typed(command, parameters)
-    )
-    return get_command(app), called
-
-
-RECORDERS = {name: recorder(parameters) for name, parameters in PARAMETERS.items()}
-
-
-def by_typer(name: str, words: Sequence[str]) -> dict[str, Any] | None:
-    """What typer calls a command with; None where it refuses the words, or shows help."""
-    command, called = RECORDERS[name]
-    called.clear()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            command.main(list(words), standalone_mode=False)
-    except WrongUsage:
-        return None
-    return called[0] if called else None
 
 
 OPTIONS = [
@@ -109,17 +46,17 @@ def argument(command: str) -> list[str]:
     return ["12"] if any(each.is_argument and each.least for each in PARAMETERS[command]) else []
 
 
-def test_every_option_is_read_as_typer_reads_it() -> None:
+def test_every_option_is_read_in_each_spelling() -> None:
     for command, option, flag in OPTIONS:
         flagged = option.kind in (FLAG, SWITCH)
         value = "7" if option.kind in (NUMBER, REAL) else "a b"
-        long = flag.startswith("--")
-        lines = [[flag]] if flagged else [[flag, value], *([[f"{flag}={value}"]] * long)]
-        for words in lines:
-            after = [] if takes_rest(PARAMETERS[command]) else [[*argument(command), *words]]
+        joined = [f"{flag}={value}" if flag.startswith("--") else f"{flag}{value}"]
+        takes_rest = any(each.kind == COMMAND for each in PARAMETERS[command])
+        for words in [[flag]] if flagged else [[flag, value], joined]:
+            after = [] if takes_rest else [[*argument(command), *words]]
             for line in ([*words, *argument(command)], *after):
-                found = parse(PARAMETERS[command], line)
-                assert found is not None and found == by_typer(command, line), (command, line)
+                found = parse(PARAMETERS[command], line, command)
+                assert found is not None, (command, line)
                 yes = option.kind == FLAG or flag == option.flags[0]
                 assert found[option.name] == (yes if flagged else by_kind(option, value))
 
@@ -130,7 +67,7 @@ def by_kind(option: Parameter, value: str) -> str | float | list[str]:
     return float(value) if option.kind in (NUMBER, REAL) else value
 
 
-def test_the_function_takes_what_is_declared_and_typer_has_no_other_option() -> None:
+def test_the_function_takes_what_is_declared() -> None:
     for command, declared in PARAMETERS.items():
         names = {each.name for each in declared}
         taken = inspect.signature(function_of(command)).parameters.values()
@@ -138,37 +75,52 @@ def test_the_function_takes_what_is_declared_and_typer_has_no_other_option() -> 
         # What several commands share goes to a record that checks the names.
         shares = len(own) < len(taken)
         assert names >= set(own) if shares else [e.name for e in declared] == own, command
-        read = BY_TYPER[command].params
-        typers = {name for each in read for name in (*each.opts, *each.secondary_opts)}
-        assert typers - {*names} == {f for each in declared for f in each.flags}, command
 
 
-COMMANDS = sorted(PARAMETERS)
 FLAGS = sorted({flag for each in PARAMETERS.values() for one in each for flag in one.flags})
 # fmt: off
 UNUSUAL = [
     "--help", "--", "-", "-fn", "-n5", "-n=5", "--pag", "12", "sweep-*", "", "0", "1001", "+5",
-    " 5", "5_0", "\u0665", "-5", "x y", "running,failed",
+    " 5", "5_0", "\u0665", "-5", "x y", "running,failed", "--page=nan", "-\x1b[2J",
 ]
 # fmt: on
 WORD_LIKE = st.sampled_from([*FLAGS, *(f"{flag}=3" for flag in FLAGS), *UNUSUAL])
 
 
-@given(st.sampled_from(COMMANDS), st.lists(WORD_LIKE, max_size=5))
+@given(st.sampled_from(sorted(PARAMETERS)), st.lists(WORD_LIKE, max_size=5))
 @settings(max_examples=some(500))
-def test_what_is_read_here_is_what_typer_reads(command: str, words: list[str]) -> None:
+def test_any_words_are_read_or_are_a_mistake_in_one_line(command: str, words: list[str]) -> None:
     try:
-        found = parse(PARAMETERS[command], words)
-    except UsageError:  # an option that is in no table: typer does not know those of jobs
-        assert any(each.kind == OF_JOBS for each in PARAMETERS[command])
+        found = parse(PARAMETERS[command], words, command)
+    except UsageError as error:
+        assert str(error).startswith(f"{command}: ") and "\n" not in str(error)
         return
-    if found is not None and found.get("command"):
-        return  # what stands behind `--`: typer does not know it
-    assert found is None or found == by_typer(command, words)
+    if found is None:
+        assert {"--help", "-h"} & set(words)
+    else:
+        assert [*found] == [each.name for each in PARAMETERS[command]]
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["-fn5", "12"], {"follow": True, "lines": 5}),
+        (["-n", "5", "12"], {"lines": 5}),
+        (["12", "--lines=+5"], {"lines": 5}),
+        (["--", "-f"], {"job": "-f", "follow": False}),
+    ],
+)
+def test_spellings(words: list[str], values: dict[str, object]) -> None:
+    found = parse(PARAMETERS["logs"], words, "logs")
+    assert found is not None and values.items() <= {**found, "job": found["job"]}.items()
 
 
 def test_a_command_behind_two_dashes_keeps_its_own_options() -> None:
-    found = parse(PARAMETERS["estimate"], ["--gpus=2", "--", "python", "a.py", "--json", "--", "b"])
+    found = parse(
+        PARAMETERS["estimate"],
+        ["--gpus=2", "--", "python", "a.py", "--json", "--", "b"],
+        "estimate",
+    )
     assert found is not None and (found["files"], found["options"]) == ([], {"gpus": "2"})
     assert found["command"] == ["python", "a.py", "--json", "--", "b"] and not found["as_json"]
 
@@ -185,7 +137,7 @@ def test_a_command_behind_two_dashes_keeps_its_own_options() -> None:
 def test_a_requeue_takes_the_options_of_jobs(
     words: list[str], jobs: list[str], options: dict[str, object]
 ) -> None:
-    found = parse(PARAMETERS["requeue"], words)
+    found = parse(PARAMETERS["requeue"], words, "requeue")
     assert found is not None and (found["jobs"], found["options"]) == (jobs, options)
 
 
@@ -195,31 +147,23 @@ def test_a_requeue_takes_the_options_of_jobs(
 )
 def test_a_requeue_refuses_wrong_options(words: list[str]) -> None:
     with pytest.raises(UsageError):
-        parse(PARAMETERS["requeue"], words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--help"], ["--nothing"], ["--page"], ["--page", "0"], ["--page=x"], ["-fx"], ["--json=1"]],
-)
-def test_anything_unusual_is_left_to_typer(words: list[str]) -> None:
-    assert parse(PARAMETERS["status"], words) is None
-
-
-@pytest.mark.parametrize("words", [[], ["1", "2"]])
-def test_a_missing_or_a_second_argument_is_a_mistake(words: list[str]) -> None:
-    assert parse(PARAMETERS["logs"], words) is None
-    assert parse([Parameter("jobs", WORDS, "", least=1)], []) is None
-    assert parse([Parameter("job", WORD, "", least=1)], words) is None
+        parse(PARAMETERS["requeue"], words, "requeue")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["status", "--pages", "2"], "radrm status: unknown option --pages; did you mean --page?"),
-        (["status", "--page", "0"], "radrm status: invalid value for '--page'"),
-        (["logs"], "radrm logs: missing argument 'JOB'"),
-        (["wait"], "radrm wait: missing argument 'JOB"),
+        (["status", "--pages", "2"], "unknown option '--pages'; did you mean --page?"),
+        (["status", "--page", "0"], "--page is 0"),
+        (["status", "--page=x"], "'x' is not a number"),
+        (["status", "--page"], "--page=N"),
+        (["status", "--user", "--all"], "--user=NAME"),
+        (["status", "-fx"], "unknown option '-x'"),
+        (["status", "--json=1"], "takes no value"),
+        (["logs"], "missing argument JOB"),
+        (["logs", "1", "2"], "'2'"),
+        (["wait"], "missing argument JOB"),
+        (["config", "shwo"], "did you mean show?"),
     ],
 )
 def test_mistakes_are_said_in_one_line(
@@ -233,7 +177,7 @@ def test_mistakes_are_said_in_one_line(
         entry.main()
     assert ended.value.code == 2
     shown = capsys.readouterr().err
-    assert shown.startswith(said) and shown.count("\n") == 1
+    assert shown.startswith(f"radrm: {words[0]}: ") and said in shown and shown.count("\n") == 1
 
 
 def test_the_modules_of_commands_declare_no_parameters_of_others() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from radrm.cli.commands import service
 from radrm.cli.commands.service import ask, config_state, write_config
@@ -42,8 +41,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asked]:
         monkeypatch.setattr(service, "has_mail", lambda: mail)
         monkeypatch.setattr(service, "has_web_server", lambda: web)
         monkeypatch.setattr(service, "web_group", lambda: "www-data")
-        monkeypatch.setattr(typer, "confirm", answer)
-        monkeypatch.setattr(typer, "prompt", answer)
+        monkeypatch.setattr(service, "is_yes", answer)
+        monkeypatch.setattr(service, "answer_to", answer)
         return found
 
     return prepare

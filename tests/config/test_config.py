@@ -300,6 +300,12 @@ def test_a_default_file_is_read(tmp_path: Path) -> None:
     assert load_config({"XDG_CONFIG_HOME": str(tmp_path)}, False).policy == "mug"
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('policy = "mug"\r\n', encoding="utf-8-sig")
+    assert load_config({"RADRM_CONFIG": str(file)}, False).policy == "mug"
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="cannot be read: Is a directory"):
         load_config({"RADRM_CONFIG": str(tmp_path)}, False)

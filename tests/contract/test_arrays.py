@@ -37,7 +37,7 @@ def test_a_held_element_gives_its_place_to_the_next() -> None:
     first, second = world.submit_array(2, 20 * GIB, at_once=1)
     world.hold(first)
     assert world.why(first) == ["held"]
-    assert world.scheduler.state.waiting.gpu.head() == second.id
+    assert world.scheduler.state.lines.gpu.head() == second.id
     world.hold(first, False)
     assert world.why(second) == ["array"], "places go by the order of service, not by who came"
     world.end(blocker)

@@ -51,7 +51,7 @@ def test_jobs_that_an_order_fails_for_are_served_by_submission(what: str) -> Non
     jobs = [world.submit(GIB, gpus=2) for _ in range(12)]
     for _ in range(3):
         world.cancel(jobs.pop(4))
-        line = list(world.scheduler.state.waiting.gpu)
+        line = list(world.scheduler.state.lines.gpu)
         assert sorted(line) == [job.id for job in jobs], "nobody is lost or there twice"
         failed = [i for i in line if i in world.scheduler.state.queue.order.without]
         assert failed == sorted(failed) and line[-len(failed) :] == failed
@@ -70,9 +70,9 @@ def test_keys_that_cannot_be_compared_still_make_one_line() -> None:
     world = world_of(order=Sorting(lambda job: mixed[job.id % len(mixed)]))
     world.submit(GIB, gpus=2, collocation=Collocation.EXCLUSIVE)
     jobs = [world.submit(GIB, gpus=2).id for _ in range(30)]
-    line = list(world.scheduler.state.waiting.gpu)
+    line = list(world.scheduler.state.lines.gpu)
     assert sorted(line) == jobs and world.said == []
-    assert all(world.scheduler.state.waiting.gpu.position(i) == at for at, i in enumerate(line))
+    assert all(world.scheduler.state.lines.gpu.position(i) == at for at, i in enumerate(line))
 
 
 def test_an_order_that_works_again_sorts_the_line_again() -> None:
@@ -83,7 +83,7 @@ def test_an_order_that_works_again_sorts_the_line_again() -> None:
     element = world.submit_array(2, GIB, gpus=2, at_once=1)
     order.make = lambda job: (-job.id,)
     world.pass_time(world.settings.retry_s)
-    assert list(world.scheduler.state.waiting.gpu) == [element[1].id, *reversed(jobs)]
+    assert list(world.scheduler.state.lines.gpu) == [element[1].id, *reversed(jobs)]
     assert not world.scheduler.state.queue.order.without
 
 

@@ -202,7 +202,7 @@ def test_what_the_server_cannot_start_now_it_starts_later() -> None:
     world.obey = False
     job, other = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
     for action in [a for a in world.actions if isinstance(a, act.Launch)]:
-        failed = ev.ActionFailed(at=world.now, action=action, reason="disk full", passing=True)
+        failed = ev.ActionFailed(at=world.now, action=action, reason="disk full", transient=True)
         world.step(failed)
     world.obey = True
     world.read()

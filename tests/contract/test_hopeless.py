@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from radrm.core.in_service import GONE_AFTER_S
 from radrm.core.records import Needs, OutOfMemory, Role
-from radrm.core.service import GONE_AFTER_S
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.structs import replace
 from tests.contract.outages import drain, see

@@ -69,7 +69,7 @@ class Refusing(Watched):
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, (act.ApplyShares, act.TakeCheckpoint, act.Resize)):
-            failed = ev.ActionFailed(at=self.now, action=action, reason="not now", passing=True)
+            failed = ev.ActionFailed(at=self.now, action=action, reason="not now", transient=True)
             self.step(failed)
         else:
             super()._do(action)

@@ -65,7 +65,7 @@ def offers(draw: st.DrawFn) -> list[Offer]:
                 free_mib=total if idle else draw(st.one_of(st.none(), st.integers(0, total))),
                 smact=draw(st.one_of(st.none(), st.floats(0, 1))),
                 smact_refusal="not warm",
-                occupants=() if idle else (7,),
+                job_ids=() if idle else (7,),
                 refusal=None,
             )
         )
@@ -125,7 +125,7 @@ def test_a_policy_never_takes_an_unknown_for_a_zero(
 ) -> None:
     """Those that look at nothing refuse nothing: then an unknown must not win either."""
     for offer in offered:
-        busy = replace(offer, idle=False, occupants=(7,))
+        busy = replace(offer, idle=False, job_ids=(7,))
         for unknown in (replace(busy, free_mib=None), replace(busy, smact=None)):
             assert (rule.refuse(ask, unknown) is None) is rule.overcommits
 

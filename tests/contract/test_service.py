@@ -46,7 +46,7 @@ def test_who_needs_more_gpus_than_are_in_service_stands_aside_and_keeps_its_plac
     assert states == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
     assert world.state(wide) is JobState.PENDING
     assert summary(world, wide).startswith("needs 4 GPUs, 3 are in service")
-    waiting = world.scheduler.state.waiting
+    waiting = world.scheduler.state.lines
     assert waiting.line_of_job(wide).position(wide.id) is None, "it is not in line"
     assert "GPU 3" in summary(world, wide)
     bring_back(world, how)

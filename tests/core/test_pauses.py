@@ -115,7 +115,7 @@ def test_meanwhile_it_stands_aside_and_keeps_its_place() -> None:
     assert world.state(other) is JobState.RUNNING, "a strict queue is not held up"
     third = world.submit(40 * GIB, source="declared")
     world.pass_time(10.0)
-    assert list(world.scheduler.state.waiting.gpu) == [1, third.id]
+    assert list(world.scheduler.state.lines.gpu) == [1, third.id]
 
 
 def test_an_element_that_stands_aside_gives_its_place_to_another() -> None:
@@ -260,7 +260,7 @@ def test_a_server_that_cannot_start_anything_is_tried_less_and_less_often() -> N
                 launch = next(a for a in world.actions[::-1] if isinstance(a, act.Launch))
                 failed = replace(launch, job_id=job.id, serial=attempt.serial)
                 world.step(
-                    ev.ActionFailed(at=world.now, action=failed, reason="full", passing=True)
+                    ev.ActionFailed(at=world.now, action=failed, reason="full", transient=True)
                 )
 
     waits = []

@@ -10,7 +10,7 @@ from tests.world import GIB, World, gpus
 
 
 def line(world: World) -> list[int]:
-    return list(world.scheduler.state.waiting.gpu)
+    return list(world.scheduler.state.lines.gpu)
 
 
 def full() -> World:

@@ -26,7 +26,7 @@ from tests.core.test_offers import SETTINGS, Mover, also_play, lives, servers
 from tests.examples import some
 from tests.world import GIB, World, default_planner, gpus
 
-CACHES = {"searches", "answers", "memo", "look"}
+CACHES = {"searches", "answers", "scratch", "offers_mark"}
 """What a planner keeps, and a value that says only whether something has changed."""
 
 
@@ -61,13 +61,13 @@ def _live(view: View) -> Iterator[Job]:
 def _alike(view: View) -> list[list[int]]:
     groups: dict[Any, list[int]] = {}
     for job in (*view.waiting(), *view.waiting(gpuless=True)):
-        groups.setdefault(id(view.alike(job)), []).append(job.id)
+        groups.setdefault(id(view.need_of(job)), []).append(job.id)
     return sorted(groups.values())
 
 
 def _due(view: View) -> Any:
     found = view.by_due()
-    return sorted(found.due), list(found.undue)
+    return sorted(found.due), list(found.without_due)
 
 
 OF_VIEW: dict[str, Callable[[View], Any]] = {
@@ -84,7 +84,7 @@ OF_VIEW: dict[str, Callable[[View], Any]] = {
     ],
     "waiting": lambda view: [_ids(view.waiting(gpuless)) for gpuless in (False, True)],
     "by_due": _due,
-    "alike": _alike,
+    "need_of": _alike,
     "running": lambda view: list(view.running()),
     "attempt": _each(lambda view, job: view.attempt(job.id)),
     "job": _each(lambda view, job: view.job(job.id)),
@@ -191,7 +191,7 @@ def elsewhere(snapshot: Snapshot, order: Order) -> Snapshot:
 
 
 def test_each_question_is_asked_here() -> None:
-    made = {"searches", "answers", "memo"}  # attributes
+    made = {"searches", "answers", "scratch"}  # attributes
     assert public(View) | made == OF_VIEW.keys() | CACHES
     slots = {name for name in Snapshot.__slots__ if not name.startswith("_")}
     assert public(Snapshot) == OF_SNAPSHOT.keys() | {"view", "data", "of", "detach"}

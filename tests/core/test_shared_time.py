@@ -160,13 +160,13 @@ def test_a_slowed_job_counts_by_its_prediction_also_where_it_is_alone() -> None:
     both = world.submit(8 * GIB, gpus=2, smact=0.7)
     world.smact |= {"GPU-0": 0.6, "GPU-1": 0.6}
     world.pass_time(40.0)
-    there = {each.device.uuid: each.holders for each in offers_of(world)}
+    there = {each.device.uuid: each.occupants for each in offers_of(world)}
     assert [there[uuid][0].smact for uuid in ("GPU-0", "GPU-1")] == [0.6, 0.6]
     world.submit(8 * GIB, smact=0.2)
     world.smact |= {"GPU-0": 0.4, "GPU-1": 0.4}
     world.pass_time(40.0)
     world.pass_time(40.0)
-    there = {each.device.uuid: each.holders for each in offers_of(world)}
+    there = {each.device.uuid: each.occupants for each in offers_of(world)}
     assert {h.smact for holders in there.values() for h in holders if h.job.id == both.id} == {0.7}
     assert world.attempts[both.id, 1].alone_smact is None
 

@@ -40,6 +40,13 @@ def test_what_is_no_size(text: str) -> None:
         ("2h 30m", 9000),
         ("1d", 86400),
         ("0.5h", 1800),
+        ("90min", 5400),
+        ("1.5 Hours", 5400),
+        ("2 days", 172_800),
+        ("1w1sec", 604_801),
+        ("1-12", 129_600),
+        ("1-12:30", 131_400),
+        ("1-12:30:05.5", 131_405.5),
     ],
 )
 def test_durations(text: str, seconds: float) -> None:
@@ -47,7 +54,21 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "-5", "soon", "1:2:3:4", "5x", "1s " * 50_000 + "x", "9" * 400]
+    "text",
+    [
+        "",
+        "0",
+        "-5",
+        "soon",
+        "1:2:3:4",
+        "5x",
+        "5mins2",
+        "1-",
+        "1-1:2",
+        "1-2-3",
+        "1s " * 50_000 + "x",
+        "9" * 400,
+    ],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):

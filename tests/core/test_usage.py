@@ -258,8 +258,8 @@ def test_what_a_job_shows_alone_is_kept_apart() -> None:
     second = world.submit(8 * GIB, smact=0.3)
     for _ in range(10):
         world.pass_time(1.0)
-    holders = world.scheduler.view.offer(first, first.spec.roles[0], "GPU-0").holders
-    assert [(h.job.id, h.alone_smact, h.smact) for h in holders] == [
+    occupants = world.scheduler.view.offer(first, first.spec.roles[0], "GPU-0").occupants
+    assert [(h.job.id, h.alone_smact, h.smact) for h in occupants] == [
         (first.id, pytest.approx(0.2), pytest.approx(0.2)),
         (second.id, None, 0.3),
     ]

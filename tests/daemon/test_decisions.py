@@ -86,7 +86,7 @@ def test_a_defect_in_an_action_is_the_end_of_its_job_only_and_never_silent(
     effects._handlers[act.Launch] = Mock(side_effect=error)
     (failed,) = effects.carry_out(launch)
     assert isinstance(failed, ev.ActionFailed) and type(error).__name__ in failed.reason
-    assert not failed.passing
+    assert not failed.transient
     assert "defect" in caplog.text
     world.step(failed)
     assert type(error).__name__ in (world.jobs[job.id].reason or "")
@@ -270,8 +270,9 @@ def test_what_has_ended_is_cleared_a_few_at_a_time() -> None:
     decisions = decisions_of(world, Mock())
     decisions._ended = list(range(MOST_UNCLEARED + 3))
     left = []
-    for idle in (False, False, True, True):
-        decisions.clear(idle)
+    decisions._busy_s = inf
+    for at_once in (False, False, True, True):
+        decisions.clear(at_once)
         left.append(len(decisions._ended))
     few = CLEARED_AT_ONCE
     assert left == [MOST_UNCLEARED, MOST_UNCLEARED, MOST_UNCLEARED - few, MOST_UNCLEARED - 2 * few]

@@ -30,8 +30,12 @@ def test_a_job_waits_for_a_home_that_is_not_mounted(home: DaemonHome) -> None:
     job = home.submit("--hold", "--chdir", str(users), f"--env=HOME={users}", "--", "touch", "ran")
     users.rename(away)
     home.radrm("release", str(job))
-    wait_until(lambda: "is mounted" in (home.job(job)["reason"] or ""))
-    assert home.job(job)["state"] == "PENDING"
+    wait_until(
+        lambda: (
+            (found := home.job(job))["state"] == "PENDING"
+            and "is mounted" in (found["reason"] or "")
+        )
+    )
     away.rename(users)
     home.radrm("release", str(job))
     assert home.wait_end(job)["state"] == "COMPLETED"
@@ -350,10 +354,22 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
     assert daemon.wait_end("wishes")["state"] == "COMPLETED"
     assert not daemon.radrm("submit", "--prefer-gpus=a100", "--", "true").stderr
     daemon.stop()
-    daemon.settings = ['gpus.order=["h200", 0]']
+    daemon.settings = ['gpus.order=["h200", 0]', "gpus.only=[0, 9]"]
     daemon.start()
     (line,) = [x for x in daemon.radrm("doctor").stdout.splitlines() if "(gpus.order)" in x]
-    assert "'h200'" in line
+    assert "'h200'" in line and "'9' (gpus.only)" in line
+
+
+def test_a_job_has_the_limits_of_where_it_was_submitted(guest: DaemonHome) -> None:
+    """As under Slurm: `ulimit -n 65535` before a submission is what its data loaders get."""
+    inner = "radrm submit --gpus=0 --name=inner -- sh -c 'ulimit -n; ulimit -s; umask'"
+    guest.wait_end(
+        guest.submit(
+            "--gpus=0", "--", "sh", "-c", f"umask 027; ulimit -Sn 123; ulimit -Ss 4000; {inner}"
+        )
+    )
+    guest.wait_end("inner")
+    assert guest.output(guest.job("inner")["id"]).split() == ["123", "4000", "0027"]
 
 
 def test_a_job_that_begins_anew_finds_no_checkpoint(guest: DaemonHome) -> None:

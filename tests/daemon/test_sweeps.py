@@ -154,7 +154,7 @@ def _known(daemon: DaemonHome, ticket: str) -> dict[str, object]:
 
 
 def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
-    for name in ("net-a", "net-b", "other"):
+    for name in ("net-a", "net-b", "other", "net[1]"):
         guest.submit(f"--name={name}", "--gpus=0", "--", "sleep", "100")
     array = guest.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "100")
     told = guest.ask("cancel", jobs=["net-*"])
@@ -166,7 +166,12 @@ def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
     }
     (told,) = guest.ask("cancel", jobs=["nobody-*"])
     assert "no job nobody-*" in told["error"]
-    guest.ask("cancel", jobs=["other"])
+    told = guest.ask("cancel", jobs=["other", "net[1]"])
+    assert [(each["name"], each["error"]) for each in told] == [("other", None), ("net[1]", None)]
+    guest.wait_end("net[1]")
+    (told,) = guest.ask("requeue", jobs=["net[1]"])
+    assert told["error"] is None, "a name of the past, too"
+    guest.ask("cancel", jobs=["net[1]"])
 
 
 def test_hold_release_edit_requeue(guest: DaemonHome) -> None:
@@ -257,6 +262,11 @@ def test_only_root_and_the_daemons_user_drain_devices(daemon: DaemonHome) -> Non
     daemon.wait_state(jobs[1], "RUNNING")
     (told,) = daemon.ask("drain", devices=["7"])
     assert "no GPU '7'" in told["error"]
+    told = daemon.ask("drain", devices=["0-2", "1,GPU-"])
+    assert [(each["index"], bool(each["error"])) for each in told] == [
+        *((0, False), (1, False), (None, True), (None, True))
+    ]
+    assert [each["index"] for each in daemon.ask("resume", devices=["0-1"])] == [0, 1]
     daemon.ask("cancel", jobs=[str(j) for j in jobs])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from radrm.core.records import JobSpec, Needs, Role
 from radrm.core.words import Quantity
+from radrm.estimators.families import Family
 from radrm.estimators.interface import Description
 from radrm.estimators.memory import context_mib
 from radrm.estimators.script import Script, sentence, step_after
@@ -39,6 +40,21 @@ def test_the_command_is_believed_as_it_ran() -> None:
     assert (told.quantity, told.source) == (Quantity.MEMORY, "script")
     assert told.value == told.upper == 1000 + context_mib()
     assert "train.py" in told.basis and "5 s" in told.basis
+
+
+@pytest.mark.parametrize(
+    ("trial", "family", "upper"),
+    [  # the value is 2716; of a CNN 3% and 2.7 times the largest convolution are added
+        (0, Family.TRANSFORMER, 2716), (0, Family.BENCHMARK, 2716 * 1.03 + 270),
+        (2000, Family.TRANSFORMER, 2716), (2500, Family.BENCHMARK, 1.03 * 2500 + 1716),
+    ],
+)  # fmt: skip
+def test_what_cudnn_measures_is_within_the_upper_bound(
+    trial: float, family: Family, upper: float
+) -> None:
+    traced = replace(TRACED, benchmark=True, map_mib=100.0, trial_mib=trial, family=family)
+    (told,) = Script().estimate(described(traced))
+    assert (told.value, told.upper) == (2716, pytest.approx(upper))
 
 
 def test_a_trace_of_a_command_is_none_of_a_factory_and_the_reverse() -> None:

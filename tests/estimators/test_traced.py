@@ -15,9 +15,11 @@ from radrm.estimators.memory import (
     Pass,
     context_mib,
     overheads,
+    trial_bytes,
     workspace_bytes,
 )
 from radrm.estimators.traces import HEADING, Traced, replayed
+from radrm.structs import replace
 
 MIB = 1 << 20
 
@@ -193,3 +195,52 @@ def test_a_gpu_without_tensor_cores_for_floats_needs_none() -> None:
 @given(st.text(max_size=50) | st.none())
 def test_every_kind_of_gpu_has_a_context(kind: str | None) -> None:
     assert context_mib(kind) > 0
+
+
+# ------------------------------------------------------------------ trials of cudnn.benchmark
+
+
+def pointwise(channels: int, outputs: int, side: tuple[int, int], batch: int = 8) -> Convolution:
+    return Convolution(batch, channels, outputs, side, side, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("convolution", "before", "measured"),
+    [  # MiB that were alive in the process before, and its most, by nvidia-smi (GPUMemNet's study)
+        (pointwise(128, 257, (4, 256)), 2790, 19435),  # mobilevitv2_100
+        (pointwise(160, 321, (4, 256)), 3067, 30137),  # mobilevitv2_125
+        (pointwise(1536, 1536, (32, 32)), 7480, 27491),  # convmixer_1536_20
+        (pointwise(128, 512, (112, 112), 16), 3248, 12273),  # coatnet_2_rw_224
+    ],
+)
+def test_the_largest_plan_that_is_tried_is_what_was_measured(
+    convolution: Convolution, before: float, measured: float
+) -> None:
+    assert before + trial_bytes(convolution) / MIB == pytest.approx(measured, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "convolution",
+    [
+        replace(pointwise(64, 64, (56, 56)), element_bytes=2),
+        replace(pointwise(64, 64, (56, 56)), channels_last=True),
+        replace(pointwise(64, 64, (56, 56)), groups=64),
+        pointwise(64, 64, (300, 300)),
+        Convolution(8, 3, 768, (224, 224), (14, 14), (16, 16), (16, 16)),
+    ],
+)
+def test_what_has_no_plan_by_transforms(convolution: Convolution) -> None:
+    assert trial_bytes(convolution) == 0
+
+
+def test_trials_are_counted_with_benchmark_only_and_as_far_as_the_gpu_has_room() -> None:
+    row = [8, 128, 257, [4, 256], [4, 256], [1, 1], [1, 1], 1, 4, 0]
+    called = document(events=[MIB, MIB, -1], convolutions=[row], calls=[[2, 2, 0], [3, 2, 0]])
+    trial = trial_bytes(pointwise(128, 257, (4, 256))) / MIB + 2
+    plain = Traced.from_events(called)
+    tried = Traced.from_events({**called, "benchmark": True})
+    small = Traced.from_events({**called, "benchmark": True, "gpu_mib": 16_000})
+    assert (plain.trial_mib, small.trial_mib) == (0, 0) and tried.trial_mib == trial
+    assert tried.reserved_mib == plain.reserved_mib and tried.map_mib > plain.map_mib == 0
+    read = Traced.from_text(tried.to_text())
+    assert read is not None and read.trial_mib == pytest.approx(trial, abs=0.01)

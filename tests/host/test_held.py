@@ -42,7 +42,9 @@ def move(path: str) -> None:
 
 
 @pytest.mark.parametrize("happens", [remove, make_anew, move])
-@pytest.mark.parametrize("what", ["state", "spool", "store", "attempts", "database", "lock"])
+@pytest.mark.parametrize(
+    "what", ["state", "spool", "store", "attempts", "checkpoints", "database", "lock"]
+)
 def test_a_home_that_is_replaced_is_noticed(
     paths: Paths, what: str, happens: Callable[[str], None]
 ) -> None:

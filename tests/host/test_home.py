@@ -17,6 +17,7 @@ from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
+from radrm.host.watched.folders import UserFolders
 from tests.host.storage.envelopes import envelope
 from tests.world import World, gpus
 
@@ -114,6 +115,21 @@ def test_a_new_home_with_submissions_is_adopted(paths: Paths) -> None:
     prepare(paths, False)
     Spool(paths.spool).put([envelope()])
     start(paths)
+
+
+@pytest.mark.parametrize("system", [True, False])
+def test_a_copied_home_is_adopted_with_its_watched_folders(paths: Paths, system: bool) -> None:
+    """All its folders are others then, as after a move to another disk."""
+    start(paths, system)
+    if system:
+        UserFolders(paths.users).make(os.getuid(), os.getgid())
+    else:
+        for name in ("done", "refused"):
+            (Path(paths.spool) / name).mkdir()
+        (Path(paths.spool) / "train.rad").touch()
+    os.rename(paths.state, f"{paths.state}.old")
+    shutil.copytree(f"{paths.state}.old", paths.state)
+    start(paths, system)
 
 
 def test_in_a_systems_spool_others_may_have_put_anything(

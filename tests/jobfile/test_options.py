@@ -65,8 +65,10 @@ GOOD = [
     ("gpu-type", "any", ()),
     ("prefer-gpus", "a100, 3,GPU-1a2b,3", ("a100", "3", "GPU-1a2b")),
     ("avoid-gpus", "none", ()),
+    ("avoid-gpus", "0-2, 5", ("0", "1", "2", "5")),
     ("time", "4:00:00", 14_400.0),
     ("time", "1-00:00:00", 86_400.0),
+    *[(name, "none", None) for name in ("time", "duration", "signal", "max-slowdown")],
     ("priority", "-5", -5),
     ("output", "logs/%x-%j.%a.%t.out", "logs/%x-%j.%a.%t.out"),
     ("error", "100%%", "100%%"),
@@ -357,7 +359,7 @@ def test_the_first_help_has_what_most_jobs_need(text: str, most: int) -> None:
 
 
 def test_the_table_imports_nothing_heavy() -> None:
-    heavy = "typer rich argparse json msgspec logging datetime signal difflib pathlib asyncio"
+    heavy = "rich argparse json msgspec logging datetime signal difflib pathlib asyncio"
     code = (
         "import sys; before = set(sys.modules); import radrm.jobfile.command_line; "
         f"print(*(set({heavy.split()!r}) | {{'radrm.core.records'}}) & (set(sys.modules) - before))"

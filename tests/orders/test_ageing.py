@@ -150,7 +150,7 @@ def busy(order: Order, count: int = 1) -> World:
 
 
 def line(world: World) -> list[int]:
-    return list(world.scheduler.state.waiting.gpu)
+    return list(world.scheduler.state.lines.gpu)
 
 
 def test_the_shortest_is_next_until_another_one_is_old() -> None:

@@ -89,13 +89,13 @@ def test_an_edited_due_time_changes_the_place_and_the_reason_names_who_may_pass(
     world = World(gpus(1), policy=Exclusive(), order=Due())
     world.submit(GIB)
     first, second = world.submit(GIB, due_s=DUE_S), world.submit(GIB, due_s=DUE_S + 60)
-    line = world.scheduler.state.waiting
+    line = world.scheduler.state.lines
     assert list(line.gpu) == [first.id, second.id]
     assert world.why(second)[-1] == "bound"
     world.edit(second, due_s=DUE_S - 60)
     assert list(line.gpu) == [second.id, first.id]
     world.restart()
-    assert list(world.scheduler.state.waiting.gpu) == [second.id, first.id]
+    assert list(world.scheduler.state.lines.gpu) == [second.id, first.id]
 
 
 def test_the_bound_says_who_may_pass() -> None:

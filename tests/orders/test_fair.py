@@ -19,7 +19,7 @@ def server(count: int = 1, **changes: Any) -> World:
 
 
 def line(world: World) -> list[int]:
-    return list(world.scheduler.state.waiting.gpu)
+    return list(world.scheduler.state.lines.gpu)
 
 
 def test_the_user_with_less_use_is_next_and_a_users_jobs_keep_their_order() -> None:

@@ -71,7 +71,7 @@ def test_a_sweep_does_not_hold_the_jobs_of_others() -> None:
     sweep = [submitted(world, HOUR_S, **ANN).id for _ in range(3)]
     his = submitted(world, 2 * HOUR_S, **BOB).id
     assert line(world) == [his, *sweep], "half of ann's use, twice the work, and he holds none"
-    assert [world.scheduler.state.waiting.gpu.position(i) for i in (his, *sweep)] == [0, 1, 2, 3]
+    assert [world.scheduler.state.lines.gpu.position(i) for i in (his, *sweep)] == [0, 1, 2, 3]
 
 
 def test_a_small_job_does_not_wait_for_hours_of_work_of_one_who_has_used_less() -> None:

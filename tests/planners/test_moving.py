@@ -17,7 +17,14 @@ from radrm.core.records import (
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind, Collocation, Quantity
 from radrm.published.convergence import Note
-from radrm.published.specon import Member, cost_of_move_s, ends, speeds_of, time_won, work_left_s
+from radrm.published.specon import (
+    JobOnDevice,
+    cost_of_move_s,
+    ends,
+    speeds_of,
+    time_won,
+    work_left_s,
+)
 from radrm.structs import replace
 
 LAUNCHED = Instant(1000.0, 5000.0)
@@ -33,8 +40,8 @@ def job(cost_s: float | None = None, duration_s: float | None = None) -> Job:
     return Job(1, "T1", spec, LAUNCHED, estimates=found)
 
 
-def busy(*lefts: float, smact: float = 1.0) -> list[Member]:
-    return [Member(number, smact, True, left_s) for number, left_s in enumerate(lefts)]
+def busy(*lefts: float, smact: float = 1.0) -> list[JobOnDevice]:
+    return [JobOnDevice(number, smact, True, left_s) for number, left_s in enumerate(lefts)]
 
 
 def test_jobs_that_share_end_when_the_model_says_so() -> None:

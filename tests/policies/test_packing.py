@@ -22,7 +22,7 @@ from radrm.core.records import (
     Share,
 )
 from radrm.core.rules import Ask
-from radrm.core.view import Holder, Offer
+from radrm.core.view import Occupant, Offer
 from radrm.core.words import Collocation, Quantity
 from radrm.interference.model import Demand, activity, speeds, total_activity
 from radrm.policies.packing import Packing
@@ -38,22 +38,24 @@ def job(number: int, smact: float | None = 0.5, gpus: int = 1, **wishes: Any) ->
     return Job(id=number, ticket="T", spec=spec, submitted=NOW, estimates=known)
 
 
-def holder(
+def occupant(
     of: Job, alone_smact: float | None = None, mode: Collocation = Collocation.MPS
-) -> Holder:
+) -> Occupant:
     placement = Placement(shares=(Share(device="GPU-0"),), collocation=mode)
     attempt = Attempt(of.id, 1, 1, placement, NOW)
-    return Holder(of, attempt, 0.0, True, alone_smact)
+    return Occupant(of, attempt, 0.0, True, alone_smact)
 
 
 def offer(
-    *there: Job | Holder,
+    *there: Job | Occupant,
     index: int = 0,
     free_gib: int | None = 30,
     smact: float | None = None,
     mode: Collocation = Collocation.MPS,
 ) -> Offer:
-    holders = tuple(each if isinstance(each, Holder) else holder(each, mode=mode) for each in there)
+    occupants = tuple(
+        each if isinstance(each, Occupant) else occupant(each, mode=mode) for each in there
+    )
     return Offer(
         device=Device(uuid=f"GPU-{index}", index=index, name="x", total_mib=40 * GIB),
         mode=mode,
@@ -61,9 +63,9 @@ def offer(
         free_mib=None if free_gib is None else free_gib * GIB,
         smact=smact,
         smact_refusal=None,
-        occupants=tuple(each.job.id for each in holders),
+        job_ids=tuple(each.job.id for each in occupants),
         refusal=None,
-        holders=holders,
+        occupants=occupants,
     )
 
 
@@ -148,7 +150,7 @@ def test_the_need_and_a_margin_must_be_free(
 def test_what_was_measured_beats_what_was_predicted() -> None:
     wrong = job(2, 0.9)
     assert refused(ask(job(1, 0.8)), offer(wrong)) == "demand"
-    assert refused(ask(job(1, 0.8)), offer(holder(wrong, alone_smact=0.4))) is None
+    assert refused(ask(job(1, 0.8)), offer(occupant(wrong, alone_smact=0.4))) is None
     assert refused(ask(job(1, 0.8)), offer(wrong, smact=0.4)) is None, "the device shows it"
     assert refused(ask(job(1, 0.8)), offer(wrong, smact=0.85)) == "demand", "it may be saturated"
     low = job(2, 0.2), job(3, 0.2)

@@ -47,13 +47,13 @@ def busy(index: int, free_mib: int | None, smact: float | None) -> Offer:
         free_mib=free_mib,
         smact=smact,
         smact_refusal=None if smact is not None else "not warm",
-        occupants=(7,),
+        job_ids=(7,),
         refusal=None,
     )
 
 
 def idle(index: int, smact: float | None = None, free_mib: int = TOTAL) -> Offer:
-    return replace(busy(index, free_mib, smact), idle=True, occupants=())
+    return replace(busy(index, free_mib, smact), idle=True, job_ids=())
 
 
 def choose(rule: Any, wanted: Ask, *offered: Offer) -> list[int]:

@@ -21,7 +21,8 @@ What Slurm 22.05.8 was seen to do there (proctrack/linuxproc), and `radrm slurm-
   `ExcNodeList` (`Job is no longer pending execution`). After a `scontrol requeue`, which the step
   may call, both can be set while the job is COMPLETING, and hold for its next run. No comment
   after the end.
-- **Suspend** stops the step, too. A stopped step that gets an attempt begins it at its resume.
+- **Suspend** sends TSTP to all processes of the step, and STOP two seconds later. A stopped step
+  that gets an attempt begins it at its resume (CONT).
 - **Control groups of version 2.** Their plugin ends slurmd where those of version 1 are mounted.
   With that check removed (25.11.7) a step is in `/system.slice/NODE_slurmstepd.scope/job_ID/...`.
 - **Requeue.** The next run starts after `AuthInfo=cred_expire=N` (120) seconds and one more.

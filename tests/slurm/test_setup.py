@@ -20,8 +20,8 @@ from radrm.errors import UsageError
 from radrm.slurm.asking import FORMAT, format_of
 from radrm.slurm.commands.slurm import _node
 from radrm.slurm.comment import started, waiting
+from radrm.slurm.scripts import is_gpumem_asked, is_wrapped, unwrap, wrap
 from radrm.slurm.setup import ClusterNode, gres_conf, job_submit_lua, slurm_conf, unequal
-from radrm.slurm.submitting import is_gpumem_asked, is_wrapped, unwrap, wrap
 
 FIRST = "#!/usr/bin/env -S radrm slurm-step"
 
@@ -85,12 +85,29 @@ def test_a_script_runs_through_the_step_and_asks_for_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["90", "90.5", "1:30", "0:01:30", "26:00:00", "1-00:00:00", "4h", "1h30m", "2D", "1.5h"]
+    "text",
+    [
+        *[
+            "90",
+            "90.5",
+            "1:30",
+            "0:01:30",
+            "26:00:00",
+            "1-00",
+            "1-12:30",
+            "1-00:00:00",
+            "4h",
+            "1h30m",
+            "2D",
+            "1.5h",
+        ],
+        "'2 days'",
+    ],
 )
 def test_the_limit_of_a_script_is_slurms(text: str) -> None:
     script = f"#!/bin/sh\n#RAD --name=a --time={text}\necho\n"
     found = decided(script=script, time_limit=NO_VAL)
-    assert found["time_limit"] == ceil(parse_seconds(text) / 60)
+    assert found["time_limit"] == ceil(parse_seconds(text.strip("'")) / 60)
     assert unwrap(found["script"]) == (script, {}), "the script says it"
     assert decided(script=script, time_limit=7)["time_limit"] == 7, "what was typed counts"
     typed = wrap(script, ["--time=3h"])

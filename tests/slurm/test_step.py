@@ -155,6 +155,23 @@ def test_scancel_ends_a_waiting_job(cluster: Cluster, home: DaemonHome) -> None:
     assert cluster.wait(waits)[0] == "CANCELLED"
 
 
+def test_a_waiting_job_that_slurm_suspends_gets_no_gpu(cluster: Cluster, home: DaemonHome) -> None:
+    taken = submit(cluster, UP, "--gpus=2", "--collocation=exclusive")
+    runs(home, taken)
+    waiting = submit(cluster, "sleep 600")
+    wait_until(lambda: job_of(home, waiting), "it to wait")
+    cluster.scontrol("suspend", str(waiting))
+    step = step_of(cluster, waiting)
+    wait_until(lambda: "State:\tT" in Path(f"/proc/{step}/status").read_text(), "its stop")
+    cluster.run("scancel", str(taken))
+    assert cluster.wait(submit(cluster, "true"))[0] == "COMPLETED"
+    document = job_of(home, waiting)
+    assert document is not None and (document["state"], document["attempts"]) == ("PENDING", 0)
+    cluster.scontrol("resume", str(waiting))
+    runs(home, waiting)
+    cluster.run("scancel", str(waiting))
+
+
 def test_a_requeue_by_slurm_ends_this_run_for_good(cluster: Cluster, home: DaemonHome) -> None:
     job = submit(cluster, UP, "--requeue")
     runs(home, job)

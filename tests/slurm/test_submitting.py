@@ -11,7 +11,9 @@ from radrm.errors import RadrmError
 from radrm.jobfile.command_line import parse_submit
 from radrm.jobfile.options import OPTIONS
 from radrm.slurm import submitting
-from radrm.slurm.submitting import MARGIN_MIB, REFUSED, TO_SLURM, ClusterJob, prepare, unwrap
+from radrm.slurm.scripts import unwrap
+from radrm.slurm.setup import MARGIN_MIB
+from radrm.slurm.submitting import REFUSED, TO_SLURM, ClusterJob, prepare
 
 CONFIG = Config(slurm=SlurmConfig(partition="gpus", default_gpumem="5G", local_wait_s=600))
 ALWAYS = ("--parsable", "--requeue", "--partition=gpus")

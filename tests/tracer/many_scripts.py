@@ -11,7 +11,6 @@ import json
 import os
 import runpy
 import sys
-import time
 import traceback
 
 import torch._dynamo
@@ -34,7 +33,7 @@ def trace(tracer: str, name: str, gpus: int, limit_s: float) -> None:
         import script
 
         running = program.Program("script", "scripts.py")
-        running.until = time.monotonic() + limit_s
+        running.limit_s = limit_s
         script.begin(found, running)
     sys.argv = ["scripts.py", name]
     sys.path[0] = HERE

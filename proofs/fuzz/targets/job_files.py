@@ -10,13 +10,14 @@ import msgspec
 
 from proofs.fuzz.judging import Target
 from radrm.cli.commands.edit import EDIT_PARAMETERS
-from radrm.cli.parameters import parse as read_words
 from radrm.core.records import Exit, JobSpec
 from radrm.core.units import parse_mib, parse_seconds
+from radrm.excuses import excuse_of
 from radrm.hints import hint
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
+from radrm.jobfile.arguments import parse as read_words
 from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_submit
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
@@ -30,7 +31,6 @@ from radrm.jobfile.sweeps import sweep_of, with_table, with_values
 from radrm.jobfile.targets import target_of
 from radrm.jobfile.values import job_name
 from radrm.oom import classify
-from radrm.passing import passing_error
 from radrm.progress_lines import Finder, Lines, progress_pattern
 
 SCRIPT = """#!/bin/bash -l
@@ -170,7 +170,7 @@ def _output(text: str) -> None:
     assert found is None or found.requested_mib is None or found.requested_mib > 0
     told = hint(Exit(code=1), text)
     assert told is None or text.count("int() with base 10")
-    passes = passing_error(Exit(code=1), text)
+    passes = excuse_of(Exit(code=1), text)
     assert passes is None or passes.endswith(")")
 
 
@@ -240,7 +240,7 @@ TARGETS = (
     Target(
         "edit",
         (("7", "8_3", "--priority=10", "--env=A=1"), ("train*", "--due=none", "--after", "none")),
-        partial(read_words, EDIT_PARAMETERS),
+        partial(read_words, EDIT_PARAMETERS, where="edit"),
     ),
     Target(
         "option",

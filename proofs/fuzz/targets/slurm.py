@@ -20,7 +20,7 @@ from radrm.slurm.asking import format_of, jobs_of, names_of, pids_in, record
 from radrm.slurm.outer import moment, told_of
 from radrm.slurm.pilot.main import given
 from radrm.slurm.pilot.shared import Shared, rest_of
-from radrm.slurm.submitting import is_gpumem_asked, unwrap, wrap
+from radrm.slurm.scripts import is_gpumem_asked, unwrap, wrap
 
 _CONFIG = SlurmConfig()
 _SHOWN = (

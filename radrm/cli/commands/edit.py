@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from radrm.cli.commands.jobs import to_change
-from radrm.cli.parameters import FLAG, JSON, OF_JOBS, REFERENCES, WORDS, Parameter
+from radrm.cli.parameters import JSON, OF_JOBS, REFERENCES, WORDS, Parameter
 from radrm.cli.results import job_name, show_results
 from radrm.client.connection import command_jobs
-from radrm.client.text import print_text
 from radrm.errors import UsageError
 from radrm.jobfile.options import FIXED, SHOWN
 
@@ -34,15 +33,11 @@ EDIT_PARAMETERS = (
     Parameter("jobs", WORDS, f"Jobs: {REFERENCES}.", "JOB..."),
     Parameter("options", OF_JOBS, "Options to change."),
     JSON,
-    Parameter("show_help", FLAG, "Show this text.", flags=("--help", "-h")),
 )
 
 
-def edit(jobs: list[str], options: RawOptions, as_json: bool, show_help: bool) -> int:
+def edit(jobs: list[str], options: RawOptions, as_json: bool) -> int:
     """Change options of jobs: priority, time limit, memory... (radrm edit --help)."""
-    if show_help:
-        print_text(f"{edit_help()}\n")
-        return 0
     if not jobs:
         raise UsageError("command line: no job named; write: radrm edit JOB --priority=10")
     results = command_jobs("edit", jobs, options=to_change(options), folders=True)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 RESERVE_PARAMETERS = (
     Parameter(
-        *("devices", DEVICES.kind, "GPU indices or UUIDs; by default as many as --gpus says."),
-        *("DEVICE...",),
+        *("devices", DEVICES.kind),
+        *("GPU indices (0-3,5) or UUIDs; by default as many as --gpus says.", "DEVICE..."),
     ),
     Parameter(
         "count", NUMBER, "This many GPUs, the least used; 1.", "N", ("--gpus", "-g"), least=1

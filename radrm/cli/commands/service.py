@@ -16,7 +16,7 @@ from typing import Any
 
 import radrm
 from radrm.cli.parameters import FLAG, SWITCH, TEXT, Parameter
-from radrm.cli.show.question import on_terminal
+from radrm.cli.show.question import answer_to, is_yes, on_terminal
 from radrm.client.text import say
 from radrm.config import config_path, parse_config, read_config
 from radrm.errors import Refused, StoreError, UsageError
@@ -140,21 +140,17 @@ Given = dict[str, Any]
 
 def ask(given: Given) -> Choices:
     """Ask what the command line leaves open; Enter takes the answer in brackets."""
-    import typer  # for its questions; few lines get here
-
     show(["A few questions; Enter takes the answer in brackets."])
     found = {name: value for name, value in given.items() if value is not None}
     if "users" not in found:
         found["users"] = _named(f"Who may submit jobs: {ALL}, or a Unix group", ALL, check_users)
     if "share" not in found:
-        found["share"] = typer.confirm(
-            "May jobs share a GPU, where memory and load allow it?", default=True
-        )
+        found["share"] = is_yes("May jobs share a GPU, where memory and load allow it?", True)
     if "mps" not in found and found["share"] and shutil.which(_CONTROL):
         show(_ABOUT_MPS)
-        found["mps"] = typer.confirm("Switch MPS on?", default=False)
+        found["mps"] = is_yes("Switch MPS on?", False)
     if "mail" not in found and has_mail():
-        found["mail"] = typer.confirm("Mail users when their jobs fail?", default=False)
+        found["mail"] = is_yes("Mail users when their jobs fail?", False)
     if "page" not in found and find_spec("starlette") and has_web_server():
         about = "Name under which a web server here shows the page, as gpu.example.org"
         found["page"] = _named(about, "none", _page)
@@ -163,11 +159,9 @@ def ask(given: Given) -> Choices:
 
 def _named(question: str, default: str, check: Callable[[str], str]) -> str:
     """Ask for a name until it can be used, at most three times. Raises `UsageError`."""
-    import typer
-
     for left in reversed(range(_TRIES)):
         try:
-            return check(typer.prompt(question, default=default).strip())
+            return check(answer_to(question, default) or default)
         except UsageError as error:
             if not left:
                 raise

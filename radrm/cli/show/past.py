@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from radrm.cli.parameters import TEXT, Parameter
 from radrm.cli.show.columns import Column, Rows, table_of
@@ -25,7 +26,7 @@ SINCE = Parameter(
 )
 UNTIL = Parameter("until", TEXT, "End: 1d (ago), or a date; by default now.", "WHEN", ("--until",))
 
-_EXAMPLE = "write 7d, 12h, yesterday, 2030-01-31 or 2030-01-31T18:00"
+_EXAMPLE = "write 7d, 12h, yesterday, 18:00, 2030-01-31 or 2030-01-31T18:00"
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _LAST_YEAR = 9998
 
@@ -52,21 +53,25 @@ def _moment(option: str, text: str) -> Callable[[float], float]:
     """Return the epoch second of a time span before now, or of a local day or date and time."""
     if text == "0":
         return lambda now_s: now_s
-    try:
-        span_s = parse_seconds(text)
-        return lambda now_s: max(0.0, now_s - span_s)
-    except ValueError:
-        pass
+    if not set(text) & set("-:"):  # 18:00 is a time of day here, no span
+        with suppress(ValueError):
+            span_s = parse_seconds(text)
+            return lambda now_s: max(0.0, now_s - span_s)
     from datetime import datetime, timedelta
+    from datetime import time as time_of_day
+
+    def of_day(clock: time_of_day, ago: int = 0) -> Callable[[float], float]:
+        def at(now_s: float) -> float:
+            day = datetime.fromtimestamp(now_s) - timedelta(days=ago)
+            return datetime.combine(day, clock).timestamp()
+
+        return at
 
     if text in _DAYS_AGO:
-        ago = timedelta(days=_DAYS_AGO[text])
-
-        def midnight(now_s: float) -> float:
-            day = datetime.fromtimestamp(now_s).replace(hour=0, minute=0, second=0, microsecond=0)
-            return (day - ago).timestamp()
-
-        return midnight
+        return of_day(time_of_day(), _DAYS_AGO[text])
+    with suppress(ValueError):
+        if text[:5].count(":") == 1:
+            return of_day(time_of_day.fromisoformat(f"{text:0>5}"))
     try:
         found = datetime.fromisoformat(text)
         if 1970 < found.year <= _LAST_YEAR:

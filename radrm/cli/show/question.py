@@ -1,4 +1,4 @@
-"""The question before a command touches everything. All commands that ask, ask here."""
+"""Questions on the terminal. All commands that ask, ask here."""
 
 from __future__ import annotations
 
@@ -22,8 +22,24 @@ def be_sure(question: str, instead: str) -> None:
     """
     if not on_terminal():
         raise UsageError(f"{question} There is no terminal to ask at; {instead}")
+    if not is_yes(question, default=False):
+        raise Unchanged("nothing was changed")
+
+
+def is_yes(question: str, default: bool) -> bool:
+    """Ask on the terminal. Enter means the default, and any answer but yes means no. Raises
+    `Unchanged`."""
+    answer = answer_to(question, "Y/n" if default else "y/N").lower()
+    return answer in ("y", "yes") or (default and not answer)
+
+
+def answer_to(question: str, default: str) -> str:
+    """Ask on the terminal. Returns what was written, "" for Enter, whose answer is `default`.
+
+    Raises `Unchanged` at the end of the input, and for Ctrl-C, with exit code 130.
+    """
     try:
-        sys.stderr.write(f"{plain(question)} [y/N] ")
+        sys.stderr.write(f"{plain(question)} [{plain(default)}] ")
         sys.stderr.flush()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
@@ -32,9 +48,10 @@ def be_sure(question: str, instead: str) -> None:
         unchanged.exit_code = EXIT_INTERRUPTED
         raise unchanged from None
     if not answer.endswith("\n"):
-        say("", error=True)  # the end of the input is no line
-    if answer.strip().lower() not in ("y", "yes"):
+        say("", error=True)
+    if not answer:  # the end of the input is no answer
         raise Unchanged("nothing was changed")
+    return answer.strip()
 
 
 def on_terminal() -> bool:

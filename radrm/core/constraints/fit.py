@@ -56,7 +56,7 @@ from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.queue.line import Key
-from radrm.core.state.readings import Occupant
+from radrm.core.state.readings import OccupantUse
 from radrm.core.state.state import State
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Collocation, DeviceKind
@@ -77,7 +77,7 @@ def _keeps_alone(state: State, job: Job, ledger: DeviceLedger) -> bool:
     return room is not None and room <= state.settings.idle_unmanaged_mib
 
 
-def trial_words(state: State, occupant: Occupant) -> str:
+def trial_words(state: State, occupant: OccupantUse) -> str:
     """Return why a job has a device to itself, and for how long."""
     label, settings = state.jobs[occupant.job_id].label, state.settings
     until, most_s = "for its first steps", settings.settle_s
@@ -185,7 +185,7 @@ def can_be_time_sliced(job: Job, mode: Collocation) -> bool:
     return mode is Collocation.MPS and job.spec.gpus_max > 1 and not insists
 
 
-def other_users_client(job: Job, ledger: DeviceLedger) -> Occupant | None:
+def other_users_client(job: Job, ledger: DeviceLedger) -> OccupantUse | None:
     """Return another user's client on the MPS server, if that takes one user at a time."""
     if ledger.device.mps_multiuser:
         return None
@@ -199,7 +199,7 @@ def other_users_client(job: Job, ledger: DeviceLedger) -> Occupant | None:
 def turns(state: State) -> dict[str, int]:
     """Return the next job on each MPS server whose user has had a turn, by device UUID."""
     # A planner asks for each job and device; within a step nothing else changes the answer.
-    kept, now = state.turns, (state.version, state.waiting.changes)
+    kept, now = state.turns, (state.version, state.lines.changes)
     if kept is None or kept[0] is not state.step or kept[1] != now:
         kept = state.turns = state.step, now, choose_turns(state)
     return kept[2]
@@ -207,7 +207,7 @@ def turns(state: State) -> dict[str, int]:
 
 def choose_turns(state: State) -> dict[str, int]:
     """Return `turns`, made from nothing that is kept."""
-    now_s, line = state.step.now.boot_s, state.waiting.gpu
+    now_s, line = state.step.now.boot_s, state.lines.gpu
     over = [(le, had) for le in state.ledgers.values() if (had := le.turn_over(now_s)) is not None]
     found: dict[str, int] = {}
     # The number of named jobs of each user: the next device gets the user's next job.
@@ -215,7 +215,7 @@ def choose_turns(state: State) -> dict[str, int]:
     key_of: dict[int, Key | None] = {}
     for ledger, had in sorted(over, key=lambda each: (each[0].cohort.since_s, each[0].device.uuid)):
         waiting = []
-        for uid, mine in state.waiting.of_user.items():
+        for uid, mine in state.lines.of_user.items():
             if uid != had and named[uid] < len(mine):
                 job_id = mine.at(named[uid])
                 if job_id not in key_of:
@@ -247,7 +247,7 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
 
 def is_contested(state: State, ledger: DeviceLedger) -> bool:
     """Return whether one user has had a turn on this MPS server while another one waits."""
-    device, of_user = ledger.device, state.waiting.of_user
+    device, of_user = ledger.device, state.lines.of_user
     if not device.mps or device.mps_multiuser:
         return False
     if len(of_user) < 2 and (not of_user or ledger.cohort.uid in of_user):

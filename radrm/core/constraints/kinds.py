@@ -62,10 +62,13 @@ def is_of_type(device: Device, wanted: str) -> bool:
 
 
 def is_named(device: Device, name: str) -> bool:
-    """Return whether a name means this device: its type, its index, or its UUID's beginning."""
+    """Return whether a name means this device: its type, its index, or its UUID's beginning, or
+    that of the GPU which it is a part of."""
     if name == str(device.index) or is_of_type(device, name):
         return True
-    return name.lower().startswith(_UUIDS) and device.uuid.lower().startswith(name.lower())
+    uuids = (device.uuid, device.parent or "")
+    asked = name.lower()
+    return asked.startswith(_UUIDS) and any(uuid.lower().startswith(asked) for uuid in uuids)
 
 
 def without_device(names: Sequence[str], devices: Collection[Device]) -> list[str]:

@@ -19,7 +19,7 @@ are the devices that are reserved for others before the job would end.
 Never kept, since they depend on more:
 - the offers of jobs in no line, and of jobs with reservations of their own (migrations);
 - offers of a device that planners have reserved or that leaves: they depend on the time;
-- a refusal with a figure of the job or of the time (`_PASSING`);
+- a refusal with a figure of the job or of the time (`_NEVER_KEPT`);
 - a refusal that names the job whose turn it is (`core/constraints/fit.py`), once that is another.
 
 Who says what has changed: a version counts the changes of its object, and only that object counts
@@ -55,7 +55,7 @@ from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
 
-class Holder(Struct, frozen=True):
+class Occupant(Struct, frozen=True):
     """A live job on a device. `since_s`: the boot time at which it came there.
 
     `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
@@ -84,7 +84,7 @@ class Offer(Struct, frozen=True):
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
     the SM activity, 0..1; if it is None, `smact_refusal` says why. `coarse`: it is only estimated
     from utilization. `warm`, if it is None: waiting brings no figure, since none is read, or its
-    source has failed. `occupants` are job ids; `holders` has these jobs. `loss`: what sharing in
+    source has failed. `job_ids` and `occupants` are the jobs there. `loss`: what sharing in
     this mode costs on such devices, as learned here (`radrm.interference.model`); None: not known.
     """
 
@@ -94,15 +94,15 @@ class Offer(Struct, frozen=True):
     free_mib: int | None
     smact: float | None
     smact_refusal: str | None
-    occupants: tuple[int, ...]
+    job_ids: tuple[int, ...]
     refusal: Refusal | None
-    holders: tuple[Holder, ...] = ()
+    occupants: tuple[Occupant, ...] = ()
     coarse: bool = False
     warm: bool = False
     loss: float | None = None
 
 
-_PASSING = frozenset({"capacity", "reading", RULE})
+_NEVER_KEPT = frozenset({"capacity", "reading", RULE})
 """Refusals of the core that tell a job's own need, the age of a reading, or how long the device is
 reserved for others."""
 
@@ -170,18 +170,18 @@ class _OfDevice(Struct):
 
     ledger: DeviceLedger
     version: int
-    occupants: tuple[int, ...]
+    job_ids: tuple[int, ...]
     free_mib: int | None
     idle: bool
     offers: dict[_Class, Offer] = field(default_factory=dict)
-    holders: tuple[Holder, ...] = ()
+    occupants: tuple[Occupant, ...] = ()
     smact: float | None = None
     stale: bool = False
     fleeting: bool = False
     closed: bool | None = None
     turn: int | None = None
     renewed: int = 0
-    """How often `holders` was replaced."""
+    """How often `occupants` was replaced."""
     step: object = None
     state_version: int = -1
 
@@ -226,7 +226,7 @@ class Offers:
         """What is kept of the listed devices, as it is at this moment."""
         self._changed: list[tuple[int, int]] = []
         """The moment at which each listed device has changed last, and the one at which more has
-        changed than its SM activity and the holders' records."""
+        changed than its SM activity and the occupants' records."""
         self._since: dict[int, list[tuple[int, bool]]] = {}
         """The devices changed since an earlier moment, and whether more has changed."""
 
@@ -242,7 +242,7 @@ class Offers:
     def _class_of(self, job: Job, role: Role, mode: Collocation | None) -> _Class | None:
         """Return the class of jobs for which an offer to this one counts; None: for no other."""
         state, roles = self._state, job.spec.roles
-        need = state.waiting.need_of(job.id)
+        need = state.lines.need_of(job.id)
         # A rule may also ask about a job as it could be.
         if need is None or state.jobs.get(job.id) is not job or job.target is not None:
             return None
@@ -259,9 +259,9 @@ class Offers:
         found = kept.offers.get(which)
         if found is None or kept.stale:
             found = self._make(job, role, kept, mode)
-            if found.refusal is None or found.refusal.rule not in _PASSING:
+            if found.refusal is None or found.refusal.rule not in _NEVER_KEPT:
                 kept.offers[which] = found
-        elif found.smact != kept.smact or found.holders is not kept.holders:
+        elif found.smact != kept.smact or found.occupants is not kept.occupants:
             found = kept.offers[which] = _renewed(found, kept)
         return found
 
@@ -272,12 +272,12 @@ class Offers:
         if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
             free, idle = ledger.free_mib(), ledger.idle_for()
             kept = _OfDevice(ledger, ledger.version, tuple(ledger.occupants), free, idle)
-            kept.holders = self._holders(ledger)
+            kept.occupants = self._occupants(ledger)
             self._kept[uuid] = kept
         elif kept.step is state.step and kept.state_version == state.version:
             return kept
-        elif not self._holds(kept.holders):
-            kept.holders = self._holders(ledger)
+        elif not self._are_present(kept.occupants):
+            kept.occupants = self._occupants(ledger)
             kept.renewed += 1
         kept.smact = ledger.smact
         kept.stale = ledger.is_stale(state.step.now.boot_s)
@@ -301,15 +301,15 @@ class Offers:
             kept.free_mib,
             smact,
             ledger.smact_refusal if smact is None else None,
-            kept.occupants,
+            kept.job_ids,
             refuse_device(state, job, role, ledger, mode),
-            kept.holders,
+            kept.occupants,
             ledger.load.coarse,
             smact is None and ledger.warm,
             state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
-    def look(self) -> tuple[object, ...]:
+    def mark(self) -> tuple[object, ...]:
         """Return a value that differs if an offer to a job without reservations may differ.
 
         But for those that depend on the time: of devices that planners have reserved.
@@ -343,7 +343,7 @@ class Offers:
 
     def _changed_since(self, moment: int) -> Sequence[tuple[int, bool]]:
         """Return the devices changed since then, by place, and whether more has changed than SM
-        activity and the holders' records."""
+        activity and the occupants' records."""
         if moment not in self._since:
             changed = enumerate(self._changed)
             self._since[moment] = [(i, more > moment) for i, (at, more) in changed if at > moment]
@@ -471,27 +471,27 @@ class Offers:
             ledger.smact_refusal if smact is None else None,
             tuple(ledger.occupants),
             refuse_device(state, job, role, ledger, mode),
-            self._holders(ledger),
+            self._occupants(ledger),
             ledger.load.coarse,
             smact is None and ledger.warm,
             state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
         )
 
-    def _holders(self, ledger: DeviceLedger) -> tuple[Holder, ...]:
+    def _occupants(self, ledger: DeviceLedger) -> tuple[Occupant, ...]:
         jobs, attempts, device = self._state.jobs, self._state.attempts, ledger.device
         return tuple(
             [
-                Holder(jobs[i], attempts[i], each.since_s, each.settled, each.alone_smact, device)
+                Occupant(jobs[i], attempts[i], each.since_s, each.settled, each.alone_smact, device)
                 for i, each in ledger.occupants.items()
             ]
         )
 
-    def _holds(self, holders: tuple[Holder, ...]) -> bool:
+    def _are_present(self, occupants: tuple[Occupant, ...]) -> bool:
         """Return whether the records of the jobs on the device are still the same."""
         jobs, attempts = self._state.jobs, self._state.attempts
-        for holder in holders:
-            job_id = holder.job.id
-            if jobs.get(job_id) is not holder.job or attempts.get(job_id) is not holder.attempt:
+        for occupant in occupants:
+            job_id = occupant.job.id
+            if jobs.get(job_id) is not occupant.job or attempts.get(job_id) is not occupant.attempt:
                 return False
         return True
 
@@ -504,7 +504,7 @@ def _room(kept: dict[Any, Any]) -> int:
 
 
 def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
-    """Return the offer with the present SM activity and holders. (`replace` is much slower.)"""
+    """Return the offer with the present SM activity and occupants. (`replace` is much slower.)"""
     smact = kept.smact
     return Offer(
         offer.device,
@@ -513,9 +513,9 @@ def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
         offer.free_mib,
         smact,
         kept.ledger.smact_refusal if smact is None else None,
-        offer.occupants,
+        offer.job_ids,
         offer.refusal,
-        kept.holders,
+        kept.occupants,
         offer.coarse,
         smact is None and kept.ledger.warm,
         offer.loss,

@@ -49,7 +49,7 @@ def check(state: State, proposal: Proposal) -> Refusal | None:
 
 def _check_waiting(state: State, job: Job, proposal: Start) -> Refusal | None:
     # In the queue, or aside because no device in service could run it.
-    if job.id not in state.waiting and state.waiting.why_aside(job.id) is None:
+    if job.id not in state.lines and state.lines.why_aside(job.id) is None:
         beyond = state.users.refuse(job, job.gpus)
         return beyond or Refusal("job", f"job {job.id} is not waiting to start")
     return refuse_start(state, job) or check_placement(state, job, proposal.placement)

@@ -49,7 +49,7 @@ def check_reserve(state: State, proposal: Reserve) -> Refusal | None:
 
 
 def _check_owner(state: State, proposal: Reserve) -> Refusal | None:
-    if proposal.job_id not in state.waiting:
+    if proposal.job_id not in state.lines:
         return Refusal("job", f"job {proposal.job_id} is not waiting to start")
     owner, planner = owner_of(proposal.job_id), state.step.planner
     other = next((r for r in state.planned.of(owner) if r.planner != planner), None)

@@ -12,11 +12,11 @@ The files, in the order in which they may import one another:
     timing        times that users set
     misplaced     jobs that use GPUs which they were not given
     launching     starts an attempt
-    outer         jobs that run inside a job of Slurm
+    outer_job     jobs that run inside a job of Slurm
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt
     usage         the use of devices by attempts, from readings
     pending       what follows an action: its answer, failure, deadline, a restart; resizes
-    others        what an end means for other jobs
+    followers     what an end means for other jobs: arrays, dependencies
     edits         commands of users: submit, hold, cancel, requeue, edit
 """

@@ -17,9 +17,9 @@ from radrm.core.events import (
     RequeueRequested,
 )
 from radrm.core.lifecycle.asking import ask, stop
+from radrm.core.lifecycle.followers import cycle, go_on, is_open
 from radrm.core.lifecycle.leaving import cancel_waiting, fail_waiting, run_again
 from radrm.core.lifecycle.occupancy import drop_target
-from radrm.core.lifecycle.others import cycle, go_on, is_open
 from radrm.core.lifecycle.outcomes import FROM_START, REQUEUE
 from radrm.core.lifecycle.timing import end_silence, wake_for_limit, with_begin
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job, PlannerRequest

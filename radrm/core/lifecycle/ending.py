@@ -18,6 +18,8 @@ transition table:
     failed, may pass     to its queue, `CoreSettings.passing_retries` times; then as below
     failed               to its queue while --retries last and --retry-on fits, else FAILED
 
+What it says of its devices, `state/doubts.py` remembers.
+
 Invariants:
 - A live attempt ends exactly once: handlers look it up by its serial, and do not find an ended
   attempt.
@@ -44,8 +46,8 @@ from radrm.core.lifecycle.asking import limit_s
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.leaving import (
     begun_anew,
+    excused_retry,
     finish,
-    passing_retry,
     refuse_retry,
     retry,
     return_to_queue,
@@ -66,12 +68,14 @@ from radrm.core.lifecycle.outcomes import (
     with_measured,
     with_saved,
 )
-from radrm.core.lifecycle.outer import end_without_outer, retries_loss, runs_again
+from radrm.core.lifecycle.outer_job import end_without_outer, retries_loss, runs_again
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.records import Attempt, Chip, Job
 from radrm.core.rules import Recovery
+from radrm.core.state.doubts import QUICK_S, Run
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
+from radrm.core.state.timers import DOUBT_OVER, Timer
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, JobState, Outcome, StopReason
@@ -86,11 +90,11 @@ _END_OF_STOP = {
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """Record the end of an attempt, release its devices, and move its job."""
-    if event.never_started is not None and (event.passing or event.passes is not None):
+    if event.never_started is not None and (event.transient or event.excuse is not None):
         # The reason lies with the server and may be over soon, so the attempt does not count.
         # A user's files keep that user's jobs alone.
-        voided(state, job, attempt, event.never_started, all_pause=event.passing)
-        if event.passing:
+        voided(state, job, attempt, event.never_started, all_pause=event.transient)
+        if event.transient:
             launches_fail(state, event.never_started)
         return
     job, attempt = _with_right_start(state, job, attempt, event)
@@ -98,6 +102,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
         whose = blame(state, job, attempt, event.oom)
         event = replace(event, oom=replace(event.oom, blame=whose))
     attempt = _record_end(state, job, attempt, event)
+    _judge_devices(state, job, attempt)
     _move_job(state, state.jobs[job.id], attempt, event, rule)
     end_without_outer(state, job.id)
     planner = attempt.requested.planner if attempt.requested is not None else None
@@ -198,6 +203,47 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     return attempt
 
 
+_LONGER = 3.0
+"""A live job works if it has run so many times as long as one that failed."""
+
+
+def _judge_devices(state: State, job: Job, attempt: Attempt) -> None:
+    """Doubt the device of an attempt that failed at once, or end the doubts about its devices."""
+    now, run = state.step.now, _run_of(job, attempt)
+    if run is None:
+        return
+    if attempt.outcome is Outcome.COMPLETED or now.boot_s - run.started_s >= QUICK_S:
+        state.doubts.worked(run)
+        return
+    if attempt.outcome is not Outcome.FAILED or len(run.devices) > 1:
+        return
+    live = (_run_of(state.jobs[job_id], each) for job_id, each in state.attempts.items())
+    enough_s = min(QUICK_S, _LONGER * (now.boot_s - run.started_s))
+    works = (each for each in live if each is not None and now.boot_s - each.started_s >= enough_s)
+    pause, uuid = state.doubts.failed(run, now, works), run.devices[0]
+    if pause is not None:
+        state.put_doubt(uuid)
+        state.wake(Timer(pause.until_s, DOUBT_OVER))
+        gpu = state.ledgers[uuid].device.index if uuid in state.ledgers else uuid
+        state.step.log_lines.append(f"GPU {gpu} takes no job: {state.doubts.now[uuid]}")
+
+
+def _run_of(job: Job, attempt: Attempt) -> Run | None:
+    """Return where an attempt ran, and since when; None without a device, or if it never ran."""
+    if attempt.started is None or not attempt.devices:
+        return None
+    started_s, submitted_s = attempt.started.boot_s, job.submitted.wall_s
+    return Run(job.spec.uid, attempt.devices, started_s, submitted_s)
+
+
+def lift_doubts(state: State) -> bool:
+    """Let doubted devices be tried again whose pause is over. Returns whether there are any."""
+    over = state.doubts.lift(state.step.now.boot_s)
+    for uuid in over:
+        state.put_doubt(uuid)
+    return bool(over)
+
+
 def _chip_of(state: State, attempt: Attempt) -> Chip | None:
     """Return the kind of an attempt's GPUs; None if it is unknown, or they are of several kinds."""
     ledgers = [state.ledgers.get(uuid) for uuid in attempt.placement.devices]
@@ -242,11 +288,11 @@ def _runs_again(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     """Move a failed job that runs again without using up its retries; False for any other."""
     if event.host_oom is not None and _enlarge(state, job, attempt, event.host_oom):
         return True
-    if event.passes is None:
+    if event.excuse is None:
         return False
     # The first time, the neighbour may have gone before anybody saw it.
     alone_again = event.beside and job.passing_used > 0 and _was_alone(state, attempt)
-    return not alone_again and passing_retry(state, job, event.passes, event.fault)
+    return not alone_again and excused_retry(state, job, event.excuse, event.fault)
 
 
 def _was_alone(state: State, attempt: Attempt) -> bool:

@@ -83,7 +83,7 @@ def retry(state: State, job: Job, attempt: Attempt) -> None:
     )
 
 
-def passing_retry(state: State, job: Job, passes: str, fault: bool) -> bool:
+def excused_retry(state: State, job: Job, excuse: str, fault: bool) -> bool:
     """Return a job to its queue after a failure that may pass; False after the last such run.
 
     It uses up none of its retries. Clients of a server that had a fault run again together, so the
@@ -97,7 +97,7 @@ def passing_retry(state: State, job: Job, passes: str, fault: bool) -> bool:
     where = ""
     if fault and number + 1 > most and job.spec.collocation is not Collocation.MPS:
         changes["own_device"], where = True, " on a GPU of its own"
-    reason = f"before it runs again{where}, {number} of {most:g} times: {passes}"
+    reason = f"before it runs again{where}, {number} of {most:g} times: {excuse}"
     return_to_queue(state, job, **changes, pause=pause(state, job, length_s, reason))
     return True
 

@@ -106,7 +106,7 @@ def is_first(job: Job, role: str, task: int) -> bool:
 
 def _somebody_waits(state: State) -> bool:
     """Return whether the head of a line waits for host memory."""
-    heads = state.waiting.gpu.head(), state.queue.gpuless.head()
+    heads = state.lines.gpu.head(), state.queue.gpuless.head()
     lacks = [refuse_size(state, state.jobs[job_id]) for job_id in heads if job_id is not None]
     return any(refusal is not None and refusal.rule == MEMORY for refusal in lacks)
 

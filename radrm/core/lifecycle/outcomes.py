@@ -327,7 +327,7 @@ def why_ended(
         return f"out of GPU memory{request}{why}"
     if event.host_oom is not None:
         return f"a task of role {event.host_oom} ran out of host memory"
-    how = (_how_ended(event, code, tasks), event.passes, event.hint)
+    how = (_how_ended(event, code, tasks), event.excuse, event.hint)
     return "; ".join(filter(None, how))
 
 

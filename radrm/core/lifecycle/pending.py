@@ -99,11 +99,11 @@ from radrm.structs import replace
 
 
 class _Failed(NamedTuple):
-    """A pending action that came to nothing; `passing` and `stops` as in `ActionFailed`."""
+    """A pending action that came to nothing; `transient` and `stops` as in `ActionFailed`."""
 
     action: Pending
     why: str
-    passing: bool = False
+    transient: bool = False
     stops: bool = False
 
 
@@ -322,10 +322,10 @@ def _shares_applied(state: State, job: Job, attempt: Attempt, event: SharesAppli
 def _shares_failed(state: State, job: Job, attempt: Attempt, failed: _Failed) -> None:
     """Keep the shares before.
 
-    A server that cannot set shares now will not later, unless the reason is `passing`: then no
+    A server that cannot set shares now will not later, unless the reason is `transient`: then no
     planner is heard about them again, for a controller asks at every interval.
     """
-    lasting = not failed.passing and changes_cpus(attempt, failed.action.shares)
+    lasting = not failed.transient and changes_cpus(attempt, failed.action.shares)
     kept = without(attempt, ActionKind.SHARES)
     state.put_attempt(replace(kept, shares_refused=failed.why) if lasting else kept)
     if changes_memory(attempt, failed.action.shares):
@@ -384,7 +384,7 @@ def action_failed(state: State, job: Job, attempt: Attempt, event: ActionFailed)
     for pending in attempt.pending:
         undo = PROTOCOL[pending.kind].failed
         if undo is not None and _is_about(event.action, action_of(attempt, pending)):
-            failed = _Failed(pending, event.reason, event.passing, event.stops)
+            failed = _Failed(pending, event.reason, event.transient, event.stops)
             undo(state, job, attempt, failed)
 
 
@@ -400,7 +400,7 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
     for pending in attempt.pending:
         now = state.live_attempt(job.id, attempt.serial)
         if now is not None and state.step.now.boot_s >= pending.due_boot_s:
-            failed = _Failed(pending, f"no answer within {_limit_of(pending)}", passing=True)
+            failed = _Failed(pending, f"no answer within {_limit_of(pending)}", transient=True)
             PROTOCOL[pending.kind].overdue(state, state.jobs[job.id], now, failed)
 
 

@@ -202,10 +202,10 @@ def _beside_clients(job: Job, offer: Offer, refusal: Refusal) -> Refusal:
 
     Its user sees MPS on this GPU, and no reason why the job would be time-sliced.
     """
-    for holder in offer.holders:
-        client = holder.attempt.placement.collocation is Collocation.MPS
-        if client and holder.job.spec.uid != job.spec.uid:
-            whose = f"time-sliced beside MPS client {holder.job.label} of another user"
+    for occupant in offer.occupants:
+        client = occupant.attempt.placement.collocation is Collocation.MPS
+        if client and occupant.job.spec.uid != job.spec.uid:
+            whose = f"time-sliced beside MPS client {occupant.job.label} of another user"
             return replace(refusal, message=f"{whose}: {refusal.message}")
     return refusal
 

@@ -157,7 +157,7 @@ class Planners:
             if self._fallback is None or self._fallback is planner:
                 meanwhile = "no job starts meanwhile"
         self._thoughts.forget(planner.name)
-        self._view.memo.pop(planner.name, None)  # it may be half done
+        self._view.scratch.pop(planner.name, None)  # it may be half done
         self._state.isolation.fail("planner", planner.name, error, meanwhile)
 
     def _carry_out(self, name: str, proposal: Proposal) -> None:

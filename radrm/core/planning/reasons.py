@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from radrm.core.constraints.placement import refuse_start
-from radrm.core.lifecycle.others import waits_for, why_stopped
+from radrm.core.lifecycle.followers import waits_for, why_stopped
 from radrm.core.lifecycle.timing import begins_in_s
 from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal, Use
@@ -44,7 +44,7 @@ def would_start(state: State, planners: Planners, job: Job, now: Instant, alone:
     state.begin(now)
     if refuse_start(state, job) is not None or state.users.refuse(job, job.gpus) is not None:
         return False
-    if job.spec.gpus and state.waiting.verdicts.judge(job) is not None:
+    if job.spec.gpus and state.lines.verdicts.judge(job) is not None:
         return False
     # That others may pass the first of a line does not keep it from starting.
     aside = ("backfill", "order") if alone else ("backfill",)
@@ -61,7 +61,7 @@ def _at_most(job: Job, now: Instant) -> str:
 def _turn(state: State, job: Job) -> str | None:
     """Return, where users take turns, who is first now and what both have used; None if it is a
     job of the same user."""
-    line = state.waiting.line_of_job(job)
+    line = state.lines.line_of_job(job)
     first = line.head() if state.queue.order.ranks and job.id in line else None
     if first is None or (head := state.jobs[first]).spec.uid == job.spec.uid:
         return None
@@ -108,16 +108,16 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     if array is not None and array.at_once is not None and array.stands_aside(job.id):
         why = f"array limit ({array.at_once}) reached: it starts when an earlier element ends"
         return Refusal("array", why)
-    aside = state.waiting.why_aside(job.id)
+    aside = state.lines.why_aside(job.id)
     if aside is None:
         return _no_place(state, job)
     # Judged again: the reason may tell how long a reservation lasts.
-    return (state.waiting.verdicts.judge(job) or aside).refusal
+    return (state.lines.verdicts.judge(job) or aside).refusal
 
 
 def _no_place(state: State, job: Job) -> Refusal | None:
     """Return why a waiting job has no place among those of its user; None if it lacks none."""
-    first_id = state.waiting.next_of_user(job)
+    first_id = state.lines.next_of_user(job)
     if first_id is None:
         return None
     refusal = state.users.refuse(job, job.gpus)

@@ -140,7 +140,7 @@ def end_planned(state: State, planners: Collection[str]) -> None:
 def _is_needed(state: State, mine: Sequence[Reservation]) -> bool:
     """Return whether the job of these reservations waits, and still needs no more than they are."""
     job_id, since, until = mine[0].job_id, mine[0].since, mine[0].until
-    if job_id is None or until is None or job_id not in state.waiting:
+    if job_id is None or until is None or job_id not in state.lines:
         return False
     if ("job", job_id) not in state.step.changed:
         return True

@@ -83,7 +83,7 @@ class ArrayElement(Stored):
     fails_within_s: float | None = None
     fails: int = 0
     """The failures of its array so far. One unfinished element has them, the others 0
-    (`core/lifecycle/others.py`)."""
+    (`core/lifecycle/followers.py`)."""
 
 
 class Requeued(Stored):

@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     pauses     growing pauses after failures
+    doubts     devices on which jobs fail at once
     timers     when `step` must be called again, and why
     readings   checks of readings, memory by job, the measured use of an attempt
     energy     the energy of a device, divided among its attempts

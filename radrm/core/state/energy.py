@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
-from radrm.core.state.readings import Occupant
+from radrm.core.state.readings import OccupantUse
 
 ASSUMED_IDLE_W = 50.0
 """Idle power of a device that has not been read while idle. An A100 draws 50 to 60 W."""
@@ -53,7 +53,7 @@ class EnergyMeter:
         *("_read_s", "_seconds", "_unread", "_until_s", "idle_w"),
     )
 
-    def __init__(self, occupants: Mapping[int, Occupant]) -> None:
+    def __init__(self, occupants: Mapping[int, OccupantUse]) -> None:
         self._occupants = occupants
         self.idle_w: float | None = None
         """The least power read while no process was there; None before that."""

@@ -18,7 +18,7 @@ Under a policy with trials (`CoreSettings.trial_floor_mib`)
 - a job that grows beyond its reservation gets as much again, as far as that is unreserved:
   memory grows in steps, and a job that exceeds its estimate will exceed it by more. So the next
   job is placed beside what it will need. What was reserved before is remembered for blame
-  (`Occupant.promised_mib`).
+  (`OccupantUse.promised_mib`).
 
 Invariants:
 - Each live attempt has one *occupant* and one reservation of kind RUNNING on each of its
@@ -60,7 +60,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.energy import EnergyMeter
 from radrm.core.state.load import SmactLoad, SmactWindow, Window
 from radrm.core.state.readings import (
-    Occupant,
+    OccupantUse,
     SharedTime,
     attribute,
     believable,
@@ -86,7 +86,7 @@ class Cohort:
 
     __slots__ = ("_had_turn", "_occupants", "last_turn_s", "since_s", "uid")
 
-    def __init__(self, occupants: Mapping[int, Occupant]) -> None:
+    def __init__(self, occupants: Mapping[int, OccupantUse]) -> None:
         self._occupants = occupants
         self.uid: int | None = None
         """The user whose clients are there; None if there are none."""
@@ -166,7 +166,7 @@ class DeviceLedger:
         self._clock = clock
         self.drained: str | None = None
         self.vanished = False
-        self.occupants: dict[int, Occupant] = {}
+        self.occupants: dict[int, OccupantUse] = {}
         """By job id."""
         self.reserved = Reserved(self.occupants, clock)
         self.reserved.see(device)
@@ -267,7 +267,7 @@ class DeviceLedger:
         self.version += 1
         self.reserved.drop(key)
 
-    def corrected(self, occupant: Occupant) -> Reservation | None:
+    def corrected(self, occupant: OccupantUse) -> Reservation | None:
         """Return a job's reservation as its readings correct it; None if it stays.
 
         A smaller one of a job that has settled, or whose trial has ended; a larger one of a job
@@ -291,7 +291,9 @@ class DeviceLedger:
                 return replace(mine, mib=enough)
         return self._enlarged(occupant, mine, mine.mib)
 
-    def _enlarged(self, occupant: Occupant, mine: Reservation, reserved: int) -> Reservation | None:
+    def _enlarged(
+        self, occupant: OccupantUse, mine: Reservation, reserved: int
+    ) -> Reservation | None:
         """Return the larger reservation of a job that has grown beyond its own; None if it has not,
         or if all is reserved.
 
@@ -392,7 +394,7 @@ class DeviceLedger:
 
     # ------------------------------------------------------------- readings
 
-    def take(self, reading: Reading) -> list[Occupant]:
+    def take(self, reading: Reading) -> list[OccupantUse]:
         """Take in a reading. Returns the occupants whose usage must be saved now.
 
         Their peak rose, they settled, or they were last saved `NOTED_EVERY_S` ago.
@@ -419,7 +421,7 @@ class DeviceLedger:
         ]
         return unknown, failed, self.unmanaged_mib, shown
 
-    def _take(self, reading: Reading) -> list[Occupant]:
+    def _take(self, reading: Reading) -> list[OccupantUse]:
         self.reading, self.load.error = believable(reading)
         reading = self.reading
         boot_s = reading.at.boot_s
@@ -456,7 +458,7 @@ class DeviceLedger:
                 changed.append(occupant)
         return changed
 
-    def _trial_end_s(self, occupant: Occupant) -> float:
+    def _trial_end_s(self, occupant: OccupantUse) -> float:
         """Return the boot time at which a trial ends, settled or not."""
         if occupant.began_s is None:
             return occupant.since_s + self._settings.idle_trial_s
@@ -470,7 +472,7 @@ class DeviceLedger:
         if occupant is not None:
             occupant.step(boot_s)
 
-    def trial(self, uid: int | None = None) -> Occupant | None:
+    def trial(self, uid: int | None = None) -> OccupantUse | None:
         """Return a job that is on trial here; None if none is. `uid`: a job of this user."""
         for occupant in self.occupants.values():
             if occupant.on_trial and uid in (None, occupant.uid):
@@ -521,7 +523,7 @@ class DeviceLedger:
         self._count_before(now_s)
         smact = job.smact_in(attempt.placement.collocation, self.device)
         self.load.before_join(not self.occupants, smact)
-        self.occupants[job.id] = Occupant(
+        self.occupants[job.id] = OccupantUse(
             job_id=job.id,
             serial=attempt.serial,
             uid=job.spec.uid,

@@ -53,7 +53,7 @@ class _Part(Struct):
         return kept
 
 
-class Occupant(Struct):
+class OccupantUse(Struct):
     """The measured use of one live attempt on one device."""
 
     job_id: int
@@ -162,7 +162,7 @@ class Occupant(Struct):
             total = (part.smact or 0.0) * part.count
             self.beside[part.others] = _Part(part.seconds, total, part.count)
 
-    def part_beside(self, others: Iterable[Occupant]) -> _Part:
+    def part_beside(self, others: Iterable[OccupantUse]) -> _Part:
         """Return the part of its shared time beside these others, a new one if there is room."""
         known = [other.own_smact for other in others]
         steps = sorted(round(each / _STEP) * _STEP for each in known if each is not None)
@@ -222,7 +222,7 @@ class SharedTime:
 
     __slots__ = ("_occupants", "_parts", "_until_s")
 
-    def __init__(self, occupants: Mapping[int, Occupant]) -> None:
+    def __init__(self, occupants: Mapping[int, OccupantUse]) -> None:
         self._occupants = occupants
         self._until_s: float | None = None
         self._parts: list[_Part] | None = None
@@ -310,7 +310,7 @@ _NAMED = 3
 
 
 def who_uses(
-    reading: Reading | None, occupants: Mapping[int, Occupant], mib: int, past: bool = False
+    reading: Reading | None, occupants: Mapping[int, OccupantUse], mib: int, past: bool = False
 ) -> str:
     """Return who has memory that no job holds here: `unmanaged processes use 642M of it (Xorg of
     ada 500M)`. `mib`: all of it. `past`: who had it."""
@@ -362,7 +362,7 @@ class Track(Struct):
 
 def attribute(
     reading: Reading,
-    occupants: Mapping[int, Occupant],
+    occupants: Mapping[int, OccupantUse],
     reserved_for: Callable[[int], int],
 ) -> tuple[int | None, dict[int, int | None]]:
     """Return the memory of unmanaged processes, and of each job on the device, in MiB.

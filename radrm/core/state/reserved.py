@@ -30,7 +30,7 @@ from itertools import chain
 from msgspec import Struct
 
 from radrm.core.records import Device, Instant, Reservation, ReservationKey, UserReservation
-from radrm.core.state.readings import Occupant
+from radrm.core.state.readings import OccupantUse
 from radrm.core.words import ReservationKind
 
 FOREVER = float("inf")
@@ -100,7 +100,7 @@ class Reserved:
     The reservations of the owner `but` do not count.
     """
 
-    def __init__(self, occupants: Mapping[int, Occupant], clock: Callable[[], Instant]) -> None:
+    def __init__(self, occupants: Mapping[int, OccupantUse], clock: Callable[[], Instant]) -> None:
         self._occupants = occupants
         self._clock = clock
         self.held: dict[ReservationKey, Reservation] = {}

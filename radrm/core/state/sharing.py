@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from radrm.core.records import LearnedLoss, RuleState, SharedPeriod, Sharer
-from radrm.core.state.readings import Occupant
+from radrm.core.state.readings import OccupantUse
 from radrm.core.words import Collocation
 
 KIND = "sharing"
@@ -152,7 +152,7 @@ class SharedPeriods:
 
     __slots__ = ("_emit", "_occupants", "_since_s", "_smact", "_steps")
 
-    def __init__(self, occupants: Mapping[int, Occupant], emit: Callable[[SharedPeriod], None]):
+    def __init__(self, occupants: Mapping[int, OccupantUse], emit: Callable[[SharedPeriod], None]):
         self._occupants = occupants
         self._emit = emit
         self._steps: dict[int, Steps] = {}

@@ -46,15 +46,16 @@ from radrm.core.records import (
     UserReservation,
 )
 from radrm.core.settings import CoreSettings
+from radrm.core.state.doubts import Doubts
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.load import SmactWindow, Window
 from radrm.core.state.nodes import Nodes
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.queue.line import Ranks
+from radrm.core.state.queue.lines import Aside, Verdicts
 from radrm.core.state.queue.order import Order, SafeOrder
 from radrm.core.state.queue.queue import JobQueue
-from radrm.core.state.queue.waiting import Aside, Verdicts
 from radrm.core.state.readings import Track
 from radrm.core.state.reserved import Planned, Seen, UserReservations
 from radrm.core.state.sharing import Sharing
@@ -146,7 +147,7 @@ class State:
         verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room)
         at_once = settings.gpuless_at_once
         self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, at_once, verdicts)
-        self.waiting = self.queue.lines
+        self.lines = self.queue.lines
         self.ledgers: dict[str, DeviceLedger] = {}
         self.listed: list[Device] = []
         """The devices that have not vanished, by node and index."""
@@ -157,6 +158,7 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
+        self.doubts = Doubts()
         self.idle_w: dict[str, float] = {}
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
@@ -248,7 +250,7 @@ class State:
     def _count(self, job: Job | None, attempt: Attempt | None) -> None:
         self.nodes.update(job, attempt)
         if job is not None and self.users.update(job, attempt):
-            self.waiting.use_changed(job.spec.uid)
+            self.lines.use_changed(job.spec.uid)
 
     def put_progress(self, job: Job, progress: Progress) -> None:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
@@ -338,7 +340,7 @@ class State:
                 )
                 ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
-            ledger.drained = self.drained.get(uuid)
+            ledger.drained = self.drained.get(uuid) or self.doubts.now.get(uuid)
             ledger.vanished = False
             ledger.see(device)
         self.listed = sorted(listed.values(), key=lambda d: (d.node, d.index))
@@ -347,14 +349,14 @@ class State:
                 self.ledgers[uuid].vanish()
             self.forget_if_gone(uuid)
         sizes = tuple(sorted({device.capacity_mib for device in self.known_devices()}))
-        self.waiting.resize(sizes)
+        self.lines.resize(sizes)
         self.largest_mib.clear()
         self.version += 1
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the capacities of nodes. What live jobs have booked stays booked."""
         if self.nodes.see(nodes):
-            self.waiting.classify_again()
+            self.lines.classify_again()
             self.version += 1
 
     def known_devices(self) -> list[Device]:
@@ -382,6 +384,7 @@ class State:
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
         """Drain a device for this reason, or resume it (None)."""
+        self.doubts.trust(uuid)
         if reason is None:
             self.drained.pop(uuid, None)
         else:
@@ -389,6 +392,12 @@ class State:
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
         self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
+
+    def put_doubt(self, uuid: str) -> None:
+        """Drain a device as long as it is doubted. That is not saved."""
+        if uuid in self.ledgers:
+            self.ledgers[uuid].drain(self.drained.get(uuid) or self.doubts.now.get(uuid))
+        self.version += 1
 
     def _loss_changed(self, kind: str) -> None:
         for ledger in self.ledgers.values():
@@ -439,7 +448,7 @@ class State:
         self.for_users.seen = seen
         for ledger in self.ledgers.values():
             ledger.reserved_for_others()
-        self.waiting.bar(barred)
+        self.lines.bar(barred)
 
     # ------------------------------------------------------------- rules and time
 

@@ -134,7 +134,7 @@ def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "currency": costs.currency,
         "pue": costs.pue,
         "simulated": are_simulated(loop.scheduler.snapshot),
-        "rows": [_row(loop, by, key, each, report.total) for key, each in shown],
+        "rows": by_index([_row(loop, by, key, each, report.total) for key, each in shown]),
         "more": {"rows": len(more), **_added(more).document(report.total)},
         "idle": report.idle.document(report.total),
         "total": report.total.document(report.total),
@@ -202,6 +202,14 @@ def _row(loop: Loop, by: str, key: Key, each: EnergySum, total: EnergySum) -> Do
     if by in ("gpu", "day"):
         found["idle_kwh"] = each.idle_j / _J_PER_KWH
     return {**found, **each.document(total)}
+
+
+def by_index(rows: list[Document]) -> list[Document]:
+    """Return rows of GPUs in the order of `radrm gpus`, those that are gone last; others as they
+    are."""
+    if rows and "gpu" in rows[0]:
+        rows.sort(key=lambda row: (row["index"] is None, row["index"] or 0, row["gpu"]))
+    return rows
 
 
 def _added(sums: Iterable[EnergySum]) -> EnergySum:

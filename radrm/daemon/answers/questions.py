@@ -268,11 +268,13 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
     return {
         "devices": gpus(loop, words, uid),
         "mps": mps(loop, words, uid),
+        "launch_error": loop.scheduler.launch_error,
         "rules": list(loop.scheduler.errors(loop.clock.now(), refused=True)),
         "sharing": learned_documents(loop.scheduler.learned),
-        "unknown_gpus": unknown_gpus(
-            loop.scheduler.snapshot, loop.scheduler.snapshot.settings.gpu_order
-        ),
+        "unknown_gpus": {
+            setting: unknown_gpus(loop.scheduler.snapshot, names)
+            for setting, names in loop.parts.devices.named.items()
+        },
     }
 
 

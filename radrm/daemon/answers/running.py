@@ -23,7 +23,7 @@ from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.sizes import target_of
-from radrm.daemon.views.waiting import clause
+from radrm.daemon.views.waiting_reasons import clause
 from radrm.errors import Refused, UsageError
 from radrm.jobfile.values import MAX_TASKS
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import Event, JobSubmitted
-from radrm.core.lifecycle.others import unmet
+from radrm.core.lifecycle.followers import unmet
 from radrm.core.records import (
     ArrayElement,
     Dependency,

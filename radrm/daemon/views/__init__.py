@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     expected          when jobs are expected to start and to end, and how late
     sizes             the GPUs, roles, tasks and memory caps of a job
     verdict           what is said of a job that has ended
-    waiting           why a job waits, in sentences
+    waiting_reasons   why a job waits, in sentences
     way_out           what a waiting job's user can type so that it starts
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from radrm.core.records import Job
+from radrm.core.units import spelled_out
 from radrm.core.words import JobState
 from radrm.errors import UsageError
 from radrm.jobfile.options import FIXED
@@ -29,8 +30,17 @@ def references(words: Words, most: int = MAX_REFERENCES) -> list[str]:
 
 
 def device_words(words: Words) -> list[str]:
-    """The devices that a request names, as the client wrote them; none means all."""
-    return _texts(words.get("devices", []), "GPU indices or UUIDs", needed=False)
+    """The devices that a request names, each alone: `0-3,5` are five. None means all."""
+    found: dict[str, None] = {}
+    for text in _texts(words.get("devices", []), "GPU indices or UUIDs", needed=False):
+        for word in text.split(","):
+            try:
+                found |= dict.fromkeys(spelled_out(word.strip()))
+            except ValueError as cause:
+                raise UsageError(str(cause)) from None
+        if len(found) > MAX_REFERENCES:
+            raise UsageError(f"the request names more than {MAX_REFERENCES} GPUs")
+    return list(found)
 
 
 def _texts(found: object, what: str, needed: bool, most: int = MAX_REFERENCES) -> list[str]:

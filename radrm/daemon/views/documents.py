@@ -26,7 +26,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import cap_of, gpu_limit_mib, size_of, tasks_of
 from radrm.daemon.views.verdict import verdict
-from radrm.daemon.views.waiting import sentence
+from radrm.daemon.views.waiting_reasons import sentence
 from radrm.documents import jobs as shown
 from radrm.documents.base import Source, repeated
 from radrm.host.processes.controllers import Controllers

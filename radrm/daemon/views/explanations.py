@@ -17,7 +17,7 @@ from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.daemon.views.sizes import cap_of
-from radrm.daemon.views.waiting import of_device, of_server, sentence
+from radrm.daemon.views.waiting_reasons import of_device, of_server, sentence
 from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
 from radrm.host.processes.controllers import Controllers

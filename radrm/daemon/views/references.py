@@ -7,7 +7,7 @@ References.
     12_[0-8:2,9]  elements of array 12, as `radrm status` shows those that are alike
     01ARZ3ND...   the job or array that was submitted under this ticket
     resnet50      the jobs of this name
-    sweep-*       the jobs whose names match
+    sweep-*       the jobs whose names match, or are this very word
     @, @~1        the client's latest submission, the one before
 
 A name means the client's own jobs before those of others, and unfinished jobs before those
@@ -94,7 +94,7 @@ class Names:
     def __post_init__(self) -> None:
         self._numbers = [n for n, word in enumerate(self.words) if is_glob(word)]
         self.plain = set(range(len(self.words))) - set(self._numbers)
-        self._by_name = {self.words[n]: n for n in self.plain}
+        self._by_name = {word: n for n, word in enumerate(self.words)}
         self._globs = Globs([self.words[n] for n in self._numbers])
         self.of = [[] for _ in self.words]
 
@@ -122,7 +122,7 @@ class Names:
         numbers: tuple[int, ...] = () if plain is None else (plain,)
         if self._numbers:
             numbers += tuple(self._numbers[i] for i in self._globs.matching(name))
-        self._known[name] = numbers
+        numbers = self._known[name] = tuple(dict.fromkeys(numbers))
         return numbers
 
     def give(self, number: int, ids: Sequence[int]) -> None:

@@ -65,8 +65,8 @@ def gpus_back(view: View, job: Job, givers: Iterable[Giver]) -> dict[int, int] |
 def _comes_free(view: View, offer: Offer) -> bool:
     """Return whether a device is idle, or will be without another change."""
     uuid, refused = offer.device.uuid, offer.refusal
-    if offer.holders:
-        return all(uuid in view.leaving(each.job, each.attempt) for each in offer.holders)
+    if offer.occupants:
+        return all(uuid in view.leaving(each.job, each.attempt) for each in offer.occupants)
     # A job has just left one that is not read yet.
     return offer.idle if refused is None else refused.rule == "reading"
 

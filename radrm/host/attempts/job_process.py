@@ -12,10 +12,11 @@ import contextlib
 import errno
 import os
 import re
+import resource
 import signal
 import sys
 
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
                 "let everybody pass through the folders above it (chmod o+x)"
             )
         if os.read(go, 1):
+            _take_rlimits(launch.get("rlimits") or {})
             execute(launch, script)
     except Exception as error:
         line = f"the job cannot start: {error}"
@@ -112,6 +114,17 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
                 os.write(log, b"radrm: " + _bytes(line) + b"\n")
     finally:
         os._exit(code)
+
+
+def _take_rlimits(wanted: dict[str, int]) -> None:
+    """Take over the soft limits of the submitting process, as far as this one's hard limits go."""
+    for name, soft in wanted.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, hard = resource.getrlimit(kind)
+        if hard != resource.RLIM_INFINITY:
+            soft = hard if soft == resource.RLIM_INFINITY else min(soft, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(kind, (soft, hard))
 
 
 def let_go_on(go: int) -> None:
@@ -219,7 +232,7 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         wrong = CannotStart(
             f"cannot write the log {path}: {cause}; {step}, or name another with {option}"
         )
-        raise wrong.later() if may_pass(error) else wrong from None
+        raise wrong.later() if is_transient(error) else wrong from None
     os.set_blocking(fd, True)
     os.dup2(fd, target)
 
@@ -241,7 +254,7 @@ def enter(launch: Fields) -> None:
                 f"the snapshot of the code is gone: {folder}; submit the job again"
             ) from None
         wrong = f"cannot enter the folder {folder}: {error.strerror}; "
-        if may_pass(error) or (absent and _home_is_away(launch)):
+        if is_transient(error) or (absent and _home_is_away(launch)):
             raise CannotStart(wrong + "see whether its file system is mounted").later() from None
         raise CannotStart(wrong + "make it, or name another with --chdir") from None
 

@@ -55,6 +55,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     stderr: str
     token: str
     umask: int = 0o022
+    rlimits: Mapping[str, int] | None = None
     grace_s: float = 30.0
     kill_grace_s: float = 2.0
     cpus: float | None = None
@@ -117,6 +118,7 @@ def launch_record(
         "stdout": plan.stdout,
         "stderr": plan.stderr,
         "umask": plan.umask,
+        "rlimits": None if plan.rlimits is None else dict(plan.rlimits),
         "uid": plan.uid,
         "gid": plan.gid,
         "user": plan.user,

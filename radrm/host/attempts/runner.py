@@ -54,7 +54,7 @@ from radrm.host.processes.tree import (
     signal_catchers,
 )
 from radrm.host.storage.files import write_all
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 from radrm.host.wall import wall_s
 
 TYPE_CHECKING = False
@@ -181,7 +181,7 @@ class Runner:
             end: Fields = {
                 "never_started": f"the job could not be started from {self._folder}: {cause}; "
                 "once that is fixed, submit it again",
-                "passing": may_pass(error),
+                "passing": is_transient(error),
             }
             self._end_watcher()
             while self._children_left():

@@ -2,6 +2,9 @@
 
 Theory of operation:
 
+- Time is processor time, of all processes of the trace: a trace gets as much on a busy machine as
+  on an idle one. A command that waits for something is given up by the clock (`CLOCK_TIMES`).
+  Before the end the file `OVER` tells the programs to write what they have seen.
 - This is the process in the trace that is ours. It has become the user, is within all limits, and
   imports nothing any more: the user may not be allowed to read radrm's Python.
 - It starts the command with the code that starts jobs (`attempts/job_process.py`), reads what it
@@ -20,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import select
@@ -41,11 +45,17 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of a document (`estimators/traces.py`)."""
 MAX_DOCUMENT = 64 << 20
+CLOCK_TIMES = 4.0
+"""On the clock a trace may take so many times its limit."""
+WRITING_S = 8.0
+"""Of the limit, what is left for the end: writing, reading and sending the document."""
+OVER = "over"
+"""The file in the folder of documents that ends the programs (`tracer/program.py`)."""
 LOADED_S = 20.0
-"""Seconds until a program of the command must have loaded PyTorch or JAX. Else it is most likely no
-training: a server, a data set, another language. It would take a core for the whole limit."""
+"""Seconds of the limit until a program of the command must have loaded PyTorch or JAX. Else it is
+most likely no training: a server, a data set, another language. It would take a core for all."""
 MORE_S = 10.0
-"""Seconds that a command may go on after its first training step is traced."""
+"""Seconds of the limit that a command may go on after its first training step is traced."""
 SCRIPT = "script"
 """The name of the job's script in the folder."""
 SAVED = "/tmp/radrm-checkpoint"
@@ -58,7 +68,9 @@ _TAIL = 4096
 _MOST_LINE = 200
 _MOST_FAILED = 4
 _MOST_REAPED = 1000
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+_TIMES = slice(11, 15)
+"""In /proc/PID/stat behind the name: the process's own time, and that of its ended children."""
 _MOST_EVENTS = 4_000_000
 _MOST_MAPS = 4 << 20
 _FRAMEWORK = re.compile(rb"/libtorch|/torch/_C|/jaxlib/")
@@ -68,7 +80,7 @@ def run(launch: Fields, output: int, alive: int, until: float) -> None:
     """Run the command of `launch`, and write one document to `output`.
 
     `alive` is a pipe whose end is the end of those who wait for the document. `until` is the moment
-    of `time.monotonic()` at which the command is given up.
+    of `time.monotonic()` at which the command is given up by the clock.
     """
     try:
         document = _Running(launch, alive, until).outcome()
@@ -97,7 +109,7 @@ class _Running:
     def __init__(self, launch: Fields, alive: int, until: float) -> None:
         self._launch = launch
         self._alive = alive
-        self._until = until
+        self._until, self._started = until, time.monotonic()
         self._folder = Documents(FOLDER)
         self._code: int | None = None
         self._tail = b""
@@ -119,9 +131,10 @@ class _Running:
         poll.register(self._alive, select.POLLIN)
         poll.register(self._printed, select.POLLIN)
         poll.register(os.pidfd_open(self._command), select.POLLIN)
-        until, why = self._until, f"it took longer than {self._launch['limit_s']:g} s"
-        looked_s = time.monotonic() + LOADED_S
-        while (left := until - time.monotonic()) > 0:
+        limit_s = self._launch["limit_s"]
+        until_s, why = limit_s, f"it took longer than {limit_s:g} s"
+        looked_s, ending_s = LOADED_S, max(limit_s - WRITING_S, 1.0)
+        while (left := self._until - time.monotonic()) > 0:
             ready = [fd for fd, _ in poll.poll(min(left, _LOOK_S) * 1000)]
             if self._alive in ready:
                 return None
@@ -129,13 +142,21 @@ class _Running:
                 poll.unregister(self._printed)
             if self._reaped():
                 break
-            if memory_bytes() > self._launch["memory_mib"] << 20:
+            memory_bytes, processor_s = usage()
+            spent_s = max(processor_s, (time.monotonic() - self._started) / CLOCK_TIMES)
+            if memory_bytes > self._launch["memory_mib"] << 20:
                 why = f"it used more than {self._launch['memory_mib']} MiB of host memory"
                 break
-            if self._folder.look():
-                until = min(self._until, self._folder.first_s + MORE_S)
-            if time.monotonic() >= looked_s:
-                looked_s = until
+            if self._folder.look() and until_s == limit_s:
+                until_s = min(limit_s, spent_s + MORE_S)
+            if spent_s >= until_s:
+                break
+            if spent_s >= ending_s:
+                ending_s = math.inf
+                with contextlib.suppress(OSError):  # the user's programs may have made it
+                    write_file(os.path.join(FOLDER, OVER), b"", 0o600)
+            if spent_s >= looked_s:
+                looked_s = math.inf
                 if self._folder.empty and not has_framework():
                     why = f"no program of it loaded PyTorch within {LOADED_S:g} s"
                     break
@@ -209,17 +230,21 @@ def has_framework() -> bool:
     return False
 
 
-def memory_bytes() -> int:
-    """The memory that all processes of the trace use, without what lies in files."""
-    pages = 0
+def usage() -> tuple[int, float]:
+    """The memory that all processes of the trace use, without what lies in files, and the seconds
+    of processor time that these and all that have ended took."""
+    pages = ticks = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 with open(f"/proc/{name}/statm", "rb") as file:
                     numbers = file.read(_TAIL).split()
                 pages += int(numbers[1]) - int(numbers[2])
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    words = file.read(_TAIL).rpartition(b")")[2].split()
+                ticks += sum(map(int, words[_TIMES]))
     files = os.statvfs("/tmp")
-    return pages * _PAGE + (files.f_blocks - files.f_bfree) * files.f_frsize
+    return pages * _PAGE + (files.f_blocks - files.f_bfree) * files.f_frsize, ticks / _TICKS
 
 
 _STEP = {
@@ -291,7 +316,6 @@ class Documents:
     """The documents in a folder that the user's programs write to.
 
     `best` is that of the program that needs most, `error` the most telling of the others.
-    `first_s` is when the first program was seen to have trained.
     """
 
     def __init__(self, path: str) -> None:
@@ -300,7 +324,6 @@ class Documents:
         self._most = -1
         self.best: Found | None = None
         self.error: Found | None = None
-        self.first_s = 0.0
 
     @property
     def empty(self) -> bool:
@@ -348,8 +371,6 @@ class Documents:
     def _take(self, document: Found) -> None:
         if document.get("error") is None:
             most = peak(document)
-            if self.best is None:
-                self.first_s = time.monotonic()
             if most > self._most:
                 self.best, self._most = document, most
         elif self.error is None or ("line" in document and "line" not in self.error):

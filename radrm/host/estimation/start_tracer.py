@@ -76,7 +76,7 @@ def run(launch: Fields, output: int) -> int:
     os.set_inheritable(output, False)  # the command must not write to it
     confine.become_reaper()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    until = time.monotonic() + launch["limit_s"]
+    until = time.monotonic() + collecting.CLOCK_TIMES * launch["limit_s"]
     spare_s = min(SPARE_S, launch["limit_s"] / 4)
     try:
         _mount_automatically(launch)

@@ -22,7 +22,14 @@ from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host.estimation import start_tracer
 from radrm.host.estimation.asking import SCRIPT, TRACE
-from radrm.host.estimation.collecting import MAX_DOCUMENT, SAVED, Documents, failure
+from radrm.host.estimation.collecting import (
+    CLOCK_TIMES,
+    MAX_DOCUMENT,
+    SAVED,
+    WRITING_S,
+    Documents,
+    failure,
+)
 from radrm.host.estimation.confine import MOST_PROCESSES
 from radrm.host.estimation.sandbox import FOLDER
 from radrm.host.processes import cgroups
@@ -134,12 +141,10 @@ MOST_COMMAND = 1 << 16
 FOLDER_VARIABLE = "RADRM_TRACE_FOLDER"
 """Where a traced program writes its document, as `PID.json`."""
 LIMIT_VARIABLE = "RADRM_TRACE_LIMIT_S"
-"""Seconds from its start until a traced program must have written its document."""
+"""Seconds of processor time until a traced program must have written its document."""
 GPUS_VARIABLE, MEMORY_VARIABLE = "RADRM_TRACE_GPUS", "RADRM_TRACE_GPU_MIB"
 _CPU_WEIGHT = 10
 """Of a job's 100: jobs come first."""
-WRITING_S = 8.0
-"""Of a trace's limit, what is left for the end: writing, reading and sending the document."""
 SITE_VARIABLE = "RADRM_TRACE_SITE"
 """The folder of the hook (`pythons.py`)."""
 _IN_JOBS, _REPORT_PY = TRACER.parent / "in_jobs", TRACER.parent / "report.py"
@@ -250,7 +255,7 @@ def trace(
     finally:
         os.close(output)
     try:
-        document = _document(source, tracer, limits.trace_limit_s, ended)
+        document = _document(source, tracer, CLOCK_TIMES * limits.trace_limit_s, ended)
     finally:
         _end(tracer)
         # A killed parent has ended no process, so end them here as well.
@@ -276,7 +281,7 @@ def _without_sandbox(request: TraceRequest, limits: EstimationConfig, loud: bool
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr if loud else subprocess.DEVNULL,
                 stderr=None if loud else subprocess.DEVNULL,
-                timeout=limits.trace_limit_s,
+                timeout=CLOCK_TIMES * limits.trace_limit_s,
             )
         except subprocess.TimeoutExpired:
             raise NotTraced(f"it took longer than {limits.trace_limit_s:g} s") from None

@@ -329,13 +329,18 @@ class Used(Stage):
         self._only = config.only
         until = config.until
         self._until = datetime.fromisoformat(until).timestamp() if until else None
+        self.last: tuple[Device, ...] = ()
+        """All devices of the last listing, also those that radrm does not use."""
 
     def listed(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        return tuple(
-            replace(each, available_until=self._until)
-            for each in devices
-            if not self._only or any(_names(word, each) for word in self._only)
-        )
+        self.last = devices
+        used = _named(self._only, devices)
+        return tuple(replace(each, available_until=self._until) for each in used)
+
+
+def _named(words: Sequence[str], devices: Sequence[Device]) -> Sequence[Device]:
+    """Return the devices that `gpus.only` names; all, if it names none."""
+    return [each for each in devices if not words or any(_names(word, each) for word in words)]
 
 
 def _names(word: str, device: Device) -> bool:
@@ -347,12 +352,23 @@ def _names(word: str, device: Device) -> bool:
 
 def served(readings: Readings, config: GpusConfig) -> Readings:
     """Return the devices that radrm uses. Raises `DeviceError` if there are none."""
-    used = readings.then(Used(config))
-    if config.only and not used.devices():
-        used.close()
+    served = readings.then(Used(config))
+    if config.only:
+        served.devices()
+    try:
+        check_names(served, config)
+    except DeviceError:
+        served.close()
+        raise
+    return served
+
+
+def check_names(served: Readings, config: GpusConfig) -> None:
+    """Raise `DeviceError` if `gpus.only` names none of the GPUs that were listed last."""
+    used = next(stage for stage in served.stages if isinstance(stage, Used))
+    if config.only and not _named(config.only, used.last):
         names = ", ".join(config.only)
         raise DeviceError(f"gpus.only = [{names}] names no GPU of this server; see: nvidia-smi -L")
-    return used
 
 
 # ------------------------------------------------------------------ putting it together

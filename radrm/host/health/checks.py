@@ -61,6 +61,8 @@ def _checks_of(
         yield Check("service code", services.code, _CODE_LIMIT_S)
     yield Check("free space", lambda: disk.space(paths.state))
     yield Check("file system", lambda: disk.file_system(paths.state))
+    if about is None and os.access(paths.database, os.R_OK):
+        yield Check("store", lambda: disk.store(paths.database))
     sound: list[Config] = []
     yield Check("configuration", lambda: configuration(environ, system, find_errors, sound.append))
     config = sound[0] if sound else Config()
@@ -135,13 +137,14 @@ def _served_checks(
     (now,) = answers
     yield Check("SM activity", lambda: served.sm_activity(now["devices"]))
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
+    yield Check("launches", lambda: served.launches(now.get("launch_error")))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
     learned = served.sharing(now.get("sharing", ()))
     if learned is not None:
         yield Check("sharing", lambda: learned)
-    unknown = served.gpu_order(now.get("unknown_gpus", ()))
+    unknown = served.unknown_gpus(now.get("unknown_gpus"))
     if unknown is not None:
-        yield Check("GPU order", lambda: unknown)
+        yield Check("GPU names", lambda: unknown)
 
 
 def configuration(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from radrm.errors import StoreError
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.processes.procfs import mounts_of
+from radrm.host.storage.database import damage_told
+from radrm.host.storage.store import Store
 
 _GIB = 1 << 30
 _FEW_INODES = 10_000
@@ -32,17 +36,25 @@ def space(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -
     free, inodes = found.f_bavail * found.f_frsize, found.f_favail
     if found.f_flag & os.ST_RDONLY:
         return fail(name, f"the disk of {path} cannot be written", "mount it read-write")
-    used = f"see what takes it: sudo du -xh -d2 {_mounted_at(path)} | sort -h | tail -20"
-    if free == 0 or (found.f_files and inodes == 0):
-        full = f"the disk of {path} is full"
-        return fail(name, full, f"{used}; radrm accepts no job until then")
+    if found.f_files and inodes == 0:  # some file systems count no inodes
+        return fail(name, f"the disk of {path} has no room for more files", _taken(path, True))
+    if free == 0:
+        return fail(name, f"the disk of {path} is full", _taken(path))
     if free < _GIB:
-        little = f"{free // (1 << 20)} MiB on the disk of {path}"
-        return warn(name, little, f"{used}; radrm accepts no job on a full disk")
-    if found.f_files and inodes < _FEW_INODES:  # some file systems count no inodes
+        return warn(name, f"{free // (1 << 20)} MiB on the disk of {path}", _taken(path))
+    if found.f_files and inodes < _FEW_INODES:
         few = f"room for only {inodes} more files on the disk of {path}"
-        return warn(name, few, "remove files that are not needed")
+        return warn(name, few, _taken(path, True))
     return ok(name, f"{free / _GIB:.1f} GiB")
+
+
+def _taken(path: str, files: bool = False) -> str:
+    """What shows an administrator what takes the space of a disk, or its room for `files`."""
+    counted, order = ("--inodes -x", "-n") if files else ("-xh", "-h")
+    return (
+        f"see what takes it: sudo du {counted} -d2 {_mounted_at(path)} | sort {order} | tail -20; "
+        "radrm accepts no job on a full disk"
+    )
 
 
 def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
@@ -63,6 +75,19 @@ def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
     if kind in _IN_MEMORY:
         return warn(name, f"{path} lies on {kind}: a reboot deletes every job", elsewhere)
     return ok(name, kind)
+
+
+def store(path: str) -> Finding:
+    """Whether a daemon that starts could read the records of unfinished jobs. For while none runs:
+    the store is only read."""
+    name = "store"
+    try:
+        with damage_told(path), contextlib.closing(Store(path, read_only=True)) as opened:
+            opened.kept()
+    except StoreError as error:
+        what, _, step = str(error).rpartition("; ")
+        return fail(name, what, step)
+    return ok(name, "its records can be read")
 
 
 def network_of(path: str) -> str | None:

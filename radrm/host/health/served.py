@@ -105,6 +105,15 @@ def _of_rows(found: Iterable[tuple[Document, str]]) -> list[str]:
     return _causes((index, "", cause) for row, cause in found for index in row["gpus"])
 
 
+def launches(error: str | None) -> Finding:
+    """Whether jobs can start; `error` is the daemon's reason if none can now."""
+    name = "launches"
+    if error is None:
+        return ok(name, "jobs can start")
+    again = "jobs wait until then, and radrm tries again by itself"
+    return fail(name, f"the server cannot start jobs: {error}", again)
+
+
 def rules(errors: Sequence[str]) -> Finding:
     """The rules (of third parties, for example) that have failed and rest."""
     name = "rules"
@@ -120,15 +129,17 @@ def sharing(learned: Sequence[Document]) -> Finding | None:
     return ok("sharing", _listed(texts)) if texts else None
 
 
-def gpu_order(unknown: Sequence[str]) -> Finding | None:
-    """The finding if names in `gpus.order` mean no present GPU; None if all do."""
-    if not unknown:
+def unknown_gpus(unknown: object) -> Finding | None:
+    """The finding if names in settings mean no present GPU; None if all do.
+
+    `unknown`: by setting, as the daemon answers.
+    """
+    named = unknown if isinstance(unknown, dict) else {}
+    found = [f"{_listed(map(repr, names))} ({key})" for key, names in named.items() if names]
+    if not found:
         return None
-    return warn(
-        "GPU order",
-        f"no GPU here is named {_listed(map(repr, unknown))} (gpus.order), so that has no effect",
-        "compare with radrm gpus, and correct [gpus] order in the configuration",
-    )
+    why = f"no GPU here is named {' or '.join(found)}, so that has no effect"
+    return warn("GPU names", why, "compare with radrm gpus, and correct the configuration")
 
 
 def limits(not_enforced: str | None) -> Finding:

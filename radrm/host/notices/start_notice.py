@@ -34,7 +34,7 @@ LIMIT_S = 30
 _REQUEST_S = 15
 """Seconds that a server may leave a request without an answer."""
 _MOST_SAID = 4096
-_PASSING = frozenset({408, 425, 429})
+_TRY_AGAIN = frozenset({408, 425, 429})
 """Answers of a client's error that may pass."""
 
 
@@ -114,7 +114,7 @@ def _post(wanted: Wanted) -> None:
         if 300 <= error.code < 400:
             why = f"it answers {error.code}, with another address, which is not followed"
             raise Failed(why, final=True) from None
-        final = 400 <= error.code < 500 and error.code not in _PASSING
+        final = 400 <= error.code < 500 and error.code not in _TRY_AGAIN
         raise Failed(f"it answers {error.code} {error.reason}", final) from None
     except (OSError, ValueError, RuntimeError) as error:
         cause = getattr(error, "reason", error)  # of a URLError

@@ -300,8 +300,8 @@ def _check(path: str) -> None:
     if found.st_uid != me or link.st_uid not in (me, 0):
         owner = found.st_uid if found.st_uid != me else link.st_uid
         raise StoreError(
-            f"{path} belongs to user {owner}, and you are user {me}; "
-            "unset RADRM_HOME, or set it to a folder of your own"
+            f"{path} belongs to user {owner}, and you are user {me}; if its files are yours, run: "
+            f"chown {me} {path}; else unset RADRM_HOME, or set it to a folder of your own"
         )
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise StoreError(

@@ -92,6 +92,8 @@ class Envelope(Record):
     arguments: tuple[str, ...] = ()
     host: str | None = None
     """The name of the machine on which it was submitted."""
+    rlimits: dict[str, int] | None = None
+    """The soft limits of the submitting process, by the names in `RLIMITS`."""
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **self.as_dict()}
@@ -200,6 +202,18 @@ def _outer(value: Any) -> bool:
     return all(OUTER[name](value[name]) for name in OUTER)
 
 
+RLIMITS = ("NOFILE", "STACK", "CORE", "DATA", "AS", "MEMLOCK", "FSIZE", "NPROC")
+"""The limits of `setrlimit` that a job takes over from where it was submitted, as under Slurm. That
+of the CPU time is meant for what is typed there."""
+
+
+def _rlimits(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        name in RLIMITS and type(soft) is int and -1 <= soft < 1 << 63
+        for name, soft in value.items()
+    )
+
+
 _SHAPES: dict[str, Callable[[Any], bool]] = {
     "ticket": _text,
     "file": lambda v: v is None or _text(v),
@@ -216,6 +230,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "outer": lambda v: v is None or _outer(v),
     "arguments": lambda v: v is None or v == [] or _words(v),
     "host": lambda v: v is None or _name(v),
+    "rlimits": lambda v: v is None or _rlimits(v),
 }
 
 

@@ -11,7 +11,7 @@ import time
 
 from radrm.errors import BadFile, plain
 from radrm.host.storage.sources import MAX_SCRIPT, sources_of
-from radrm.host.storage.spool import Envelope
+from radrm.host.storage.spool import RLIMITS, Envelope
 from radrm.host.storage.tickets import new_ticket
 from radrm.host.wall import LAST_S, wall_s
 from radrm.jobfile.command_line import STDIN
@@ -87,6 +87,7 @@ def envelope_of(
         table=job_file.table,
         arguments=job_file.arguments,
         host=os.uname().nodename or None,
+        rlimits=_rlimits(),
     )
     if envelope.too_large:
         raise BadFile(
@@ -94,6 +95,12 @@ def envelope_of(
             "environment; submit it from a smaller environment"
         )
     return envelope
+
+
+def _rlimits() -> dict[str, int]:
+    import resource
+
+    return {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in RLIMITS}
 
 
 def with_table(job_file: JobFile, typed: bool = False) -> JobFile:

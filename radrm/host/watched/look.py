@@ -38,7 +38,7 @@ from radrm.host.processes.errand import confine
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, with_table
 from radrm.host.storage.tickets import new_ticket
-from radrm.host.transient import may_pass
+from radrm.host.transient import is_transient
 from radrm.host.watched.folders import DONE, REASON, REFUSED, claim_of, claimed, is_job_file
 from radrm.host.watched.login import Login, User, log_in
 from radrm.jobfile.radfile import MAX_BYTES, JobFile, read_job_file
@@ -171,7 +171,7 @@ class Look:
             except (Changed, FileNotFoundError):
                 again = True
             except OSError as error:
-                if may_pass(error):
+                if is_transient(error):
                     raise
                 self._notes.append(f"{name!a} cannot be moved: {error.strerror}")
                 again = True
@@ -217,7 +217,7 @@ class Look:
                     raise Changed
                 return data
         except OSError as error:
-            if may_pass(error):
+            if is_transient(error):
                 raise
             raise BadFile(f"it cannot be opened: {error.strerror}") from None
 
@@ -280,7 +280,7 @@ class Look:
         try:
             os.rename(claim, name, src_dir_fd=self._fd, dst_dir_fd=below)
         except OSError as error:
-            if may_pass(error):
+            if is_transient(error):
                 raise
             # Its owner may not move a folder without write permission on it. Renamed here, it is
             # no job file any more.

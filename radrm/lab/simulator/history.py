@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from radrm.core.words import Outcome
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, JobRun, Run
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.world import LiveAttempt
+from radrm.lab.simulator.world import SimulatedAttempt
 
 
 class History:
@@ -22,8 +22,8 @@ class History:
         self._attempts: list[list[AttemptRun]] = [[] for _ in jobs]
         self._ended: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
-        self._reserved: dict[LiveAttempt, int] = {}
-        self._sizes: dict[LiveAttempt, list[tuple[float, tuple[int, ...]]]] = {}
+        self._reserved: dict[SimulatedAttempt, int] = {}
+        self._sizes: dict[SimulatedAttempt, list[tuple[float, tuple[int, ...]]]] = {}
         self._decisions: list[tuple[int, tuple[int, ...]]] = []
         self._ooms = 0
         self._last_s = 0.0
@@ -31,16 +31,18 @@ class History:
     def job_submitted(self) -> None:
         self._on_step()
 
-    def attempt_started(self, attempt: LiveAttempt, reserved_mib: int) -> None:
+    def attempt_started(self, attempt: SimulatedAttempt, reserved_mib: int) -> None:
         self._decisions.append((attempt.job, attempt.devices))
         self._reserved[attempt] = reserved_mib
 
-    def attempt_resized(self, attempt: LiveAttempt, before: tuple[int, ...], now_s: float) -> None:
+    def attempt_resized(
+        self, attempt: SimulatedAttempt, before: tuple[int, ...], now_s: float
+    ) -> None:
         """Record that an attempt has its present devices from now on, in place of those before."""
         sizes = self._sizes.setdefault(attempt, [(attempt.started_s, before)])
         sizes.append((now_s, attempt.devices))
 
-    def attempt_ended(self, attempt: LiveAttempt, now_s: float, outcome: Outcome) -> None:
+    def attempt_ended(self, attempt: SimulatedAttempt, now_s: float, outcome: Outcome) -> None:
         """Record an attempt that has ended now, with its outcome."""
         self._ooms += outcome is Outcome.OOM
         self._last_s = max(self._last_s, now_s)

@@ -98,7 +98,7 @@ class Timeline:
         self.now_s = max(self.now_s, when_s)
         return what
 
-    def pass_to(self, until_s: float) -> None:
+    def advance_to(self, until_s: float) -> None:
         """Move the clock to a time before the next thing."""
         self.now_s = max(self.now_s, until_s)
 

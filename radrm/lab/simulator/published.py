@@ -134,14 +134,14 @@ class PublishedLoop:
         next_s = self._world.next_s
         if next_s is not None:
             left = int((next_s - self._world.now_s) / self._pace.scan_s)
-            self._world.pass_to(self._world.now_s + left * self._pace.scan_s)
+            self._world.advance_to(self._world.now_s + left * self._pace.scan_s)
 
     def _wait(self, seconds: float) -> None:
         """Wait, and process the events that happen meanwhile."""
         until_s = self._world.now_s + seconds
         for _, happened in in_order([self._world], until_s):
             self._on(happened)
-        self._world.pass_to(until_s)
+        self._world.advance_to(until_s)
 
     def _on(self, happened: object) -> None:
         if isinstance(happened, _Arrival):
@@ -210,7 +210,7 @@ class PublishedLoop:
             free_mib=int(gpu.capacity_mib - gpu.steps[last].memory_mib),
             smact=smact,
             smact_refusal=None,
-            occupants=tuple(attempt.job + 1 for attempt in gpu.attempts),
+            job_ids=tuple(attempt.job + 1 for attempt in gpu.attempts),
             refusal=None,
         )
 

@@ -29,7 +29,7 @@ from radrm.lab.simulator.loop import ChangingLoop
 from radrm.lab.simulator.scenario import Life
 from radrm.lab.simulator.scheduling import OwnLoop
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.world import LiveAttempt, Stage, World, WorldEvent
+from radrm.lab.simulator.world import SimulatedAttempt, Stage, World, WorldEvent
 from radrm.simulated.integral import Integral
 from radrm.simulated.spec import SimulatedDevice
 from radrm.structs import replace
@@ -89,24 +89,26 @@ class CpuWorld(World):
     ) -> None:
         super().__init__(devices, settle_s)
         self._cpus, self._per_device = cpus, per_device
-        self._uses: dict[LiveAttempt, CpuUse] = {}
-        self._pools: dict[int, dict[LiveAttempt, None]] = {}
+        self._uses: dict[SimulatedAttempt, CpuUse] = {}
+        self._pools: dict[int, dict[SimulatedAttempt, None]] = {}
 
-    def begin(self, attempt: LiveAttempt, wants: float | None, begun_s: float) -> None:
+    def begin(self, attempt: SimulatedAttempt, wants: float | None, begun_s: float) -> None:
         """Take an attempt that was launched now. It goes on after `begun_s` of work."""
         attempt.begun_s = attempt.work.value = begun_s
         pool = attempt.devices[0] if self._per_device and attempt.devices else SERVER
         self._uses[attempt] = CpuUse(wants, pool)
         self._pools.setdefault(pool, {})[attempt] = None
 
-    def set_shares(self, attempt: LiveAttempt, weight: float | None, cap: float | None) -> None:
+    def set_shares(
+        self, attempt: SimulatedAttempt, weight: float | None, cap: float | None
+    ) -> None:
         """Give an attempt this weight (None: 1) and this cap in CPUs (None: none)."""
         use = self._uses[attempt]
         use.weight, use.cap = 1.0 if weight is None else weight, cap
         if use.wants is not None:
             self._share(use.pool)
 
-    def stand_still(self, attempt: LiveAttempt, still: bool) -> None:
+    def stand_still(self, attempt: SimulatedAttempt, still: bool) -> None:
         """Have an attempt stand still, or go on when nothing else holds it up."""
         use = self._uses[attempt]
         use.stops += 1 if still else -1
@@ -115,25 +117,25 @@ class CpuWorld(World):
         else:
             self._share(use.pool)
 
-    def work_done(self, attempt: LiveAttempt) -> float:
+    def work_done(self, attempt: SimulatedAttempt) -> float:
         """Return the part of all its work (0..1) that an attempt has done by now."""
         return min(1.0, attempt.work.add_up(self.now_s) / attempt.course.work_s)
 
-    def cpu_s(self, attempt: LiveAttempt) -> float | None:
+    def cpu_s(self, attempt: SimulatedAttempt) -> float | None:
         """Return the CPU seconds that an attempt has used by now; None if it counts none."""
         use = self._uses[attempt]
         return None if use.wants is None else use.used.add_up(self.now_s)
 
     # ------------------------------------------------------------- speeds
 
-    def end(self, attempt: LiveAttempt) -> None:
+    def end(self, attempt: SimulatedAttempt) -> None:
         use = self._uses.pop(attempt)
         del self._pools[use.pool][attempt]
         super().end(attempt)
         if use.wants is not None:
             self._share(use.pool)
 
-    def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:
+    def _set_speed(self, attempt: SimulatedAttempt, speed: float) -> None:
         """Let an attempt run at the speed that its devices allow, as far as it gets CPUs."""
         use = self._uses[attempt]
         use.allowed = speed
@@ -158,7 +160,7 @@ class CpuWorld(World):
             if use.wants is not None and attempt.computing:
                 self._go_at(attempt, gets.get(attempt, 0.0) / use.wants)
 
-    def _go_at(self, attempt: LiveAttempt, speed: float) -> None:
+    def _go_at(self, attempt: SimulatedAttempt, speed: float) -> None:
         if speed == attempt.speed:
             return
         super()._go_at(attempt, speed)
@@ -175,10 +177,10 @@ _STEPS = 1000.0
 class _Report(Struct, frozen=True):
     """An attempt reports now."""
 
-    attempt: LiveAttempt
+    attempt: SimulatedAttempt
 
 
-class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
+class ReportingLoop(OwnLoop, ChangingLoop[SimulatedAttempt]):
     """The servers of a scenario, with CPUs that jobs share."""
 
     @property
@@ -227,10 +229,10 @@ class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
     def _can_save(self, job: TraceJob) -> bool:
         return job.can_save
 
-    def _stand_still(self, attempt: LiveAttempt, still: bool) -> None:
+    def _stand_still(self, attempt: SimulatedAttempt, still: bool) -> None:
         self._cpu_world.stand_still(attempt, still)
 
-    def _set_shares(self, attempt: LiveAttempt, shares: tuple[Share, ...]) -> None:
+    def _set_shares(self, attempt: SimulatedAttempt, shares: tuple[Share, ...]) -> None:
         share = shares[0]  # all shares of a task have the same, and a job has one task
         self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
 
@@ -253,7 +255,7 @@ class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
 
     # ------------------------------------------------------------- events of jobs
 
-    def _report(self, attempt: LiveAttempt) -> None:
+    def _report(self, attempt: SimulatedAttempt) -> None:
         every_s = self._report_s(self._traced(attempt.job + 1))
         if not every_s:
             return
@@ -265,10 +267,10 @@ class ReportingLoop(OwnLoop, ChangingLoop[LiveAttempt]):
     def _report_s(self, job: TraceJob) -> float | None:
         return job.report_s
 
-    def _host_use(self, attempt: LiveAttempt) -> HostUse:
+    def _host_use(self, attempt: SimulatedAttempt) -> HostUse:
         return HostUse(at=self._now, cpu_s=self._cpu_world.cpu_s(attempt))
 
-    def _progress(self, attempt: LiveAttempt) -> Progress:
+    def _progress(self, attempt: SimulatedAttempt) -> Progress:
         done, loss_k = self._cpu_world.work_done(attempt), self._traced(attempt.job + 1).loss_k
         loss = exp(-loss_k * done) if loss_k else None
         return Progress(self._now, step=done * _STEPS, total=_STEPS, loss=loss, work_done=done)

@@ -42,7 +42,7 @@ from radrm.lab.simulator.history import History
 from radrm.lab.simulator.loop import TERM, Arrival, CoreLoop, Timeline, in_order
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.world import Gpu, LiveAttempt, Stage, World, WorldEvent
+from radrm.lab.simulator.world import Gpu, SimulatedAttempt, Stage, World, WorldEvent
 
 # ------------------------------------------------------------------
 # The mean SM activity of a simulated device over a window, without readings.
@@ -138,7 +138,7 @@ class _Look(Struct, frozen=True):
 class _Stepped(Struct, frozen=True):
     """An attempt has done its first steps."""
 
-    attempt: LiveAttempt
+    attempt: SimulatedAttempt
 
 
 class _Reread(Struct, frozen=True):
@@ -147,7 +147,7 @@ class _Reread(Struct, frozen=True):
     devices: tuple[int, ...]
 
 
-class OwnLoop(CoreLoop[LiveAttempt]):
+class OwnLoop(CoreLoop[SimulatedAttempt]):
     """The servers of a scenario from the first arrival to the last end."""
 
     def __init__(
@@ -276,7 +276,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         else:
             super()._carry_out(action)
 
-    def _stop(self, attempt: LiveAttempt) -> None:
+    def _stop(self, attempt: SimulatedAttempt) -> None:
         self._world.end(attempt)
         self._ended(attempt, (Exit(signal=TERM),), None)
 
@@ -311,7 +311,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
         return self._tasks[job_id - 1].course
 
     def _ended(
-        self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
+        self, attempt: SimulatedAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
     ) -> None:
         del self._live[attempt.job + 1]
         outcome = Outcome.COMPLETED
@@ -342,23 +342,23 @@ class OwnLoop(CoreLoop[LiveAttempt]):
     def _counts_steps(self) -> bool:
         return self._settings.trial_floor_mib is not None
 
-    def _on_trial(self, attempt: LiveAttempt) -> bool:
+    def _on_trial(self, attempt: SimulatedAttempt) -> bool:
         """Return whether a new attempt is on trial on one of its devices."""
         if not self._counts_steps:
             return False
         uuids = [self._devices[at].uuid for at in attempt.devices]
         return any(self._scheduler.view.is_on_trial(attempt.job + 1, each) for each in uuids)
 
-    def _on_steps(self, attempt: LiveAttempt) -> None:
+    def _on_steps(self, attempt: SimulatedAttempt) -> None:
         """Say that an attempt has done its first steps, and read its devices until it settles."""
         self._tell(ev.StepsReported, attempt, steps=self._settings.settle_steps)
         for late_s in (0.0, self._settings.settle_steps_s):
             self._reread(attempt, READING_INTERVAL_S + late_s)
 
-    def _reread(self, attempt: LiveAttempt, after_s: float) -> None:
+    def _reread(self, attempt: SimulatedAttempt, after_s: float) -> None:
         self._world.at(self._world.now_s + after_s, _Reread(attempt.devices), attempt)
 
-    def _changes_free_memory(self, attempt: LiveAttempt) -> bool:
+    def _changes_free_memory(self, attempt: SimulatedAttempt) -> bool:
         """Return whether an attempt on a shared device can exceed its reservation, or shrink it."""
         if attempt.collocation.whole_device:
             return False
@@ -369,7 +369,7 @@ class OwnLoop(CoreLoop[LiveAttempt]):
             or course.peak_s >= self._settings.settle_s
         )
 
-    def _seen_mib(self, attempt: LiveAttempt) -> int:
+    def _seen_mib(self, attempt: SimulatedAttempt) -> int:
         """Return the memory that a reading shows of an attempt."""
         # A peak that got no reading must appear in the next: a lower figure would count as peak.
         past_peak = self._world.now_s >= attempt.started_s + attempt.course.peak_s

@@ -33,7 +33,7 @@ class Stage(Enum):
     SETTLED = "settled"
 
 
-class LiveAttempt(Running, eq=False, kw_only=True):
+class SimulatedAttempt(Running, eq=False, kw_only=True):
     """An attempt of a job on GPUs. Its work is in seconds that it would take alone here."""
 
     devices: tuple[int, ...]
@@ -59,7 +59,7 @@ class LiveAttempt(Running, eq=False, kw_only=True):
 class WorldEvent(Struct, frozen=True):
     """An event of an attempt: it reached a stage, or it ended (`ended`)."""
 
-    attempt: LiveAttempt
+    attempt: SimulatedAttempt
     stage: Stage | None = None
     ended: bool = False
     missing_mib: float | None = None
@@ -86,7 +86,7 @@ class Gpu:
         self.used_mib: float = simulated.unmanaged_mib
         self.activity = 0.0
         self.power_w = watts(0.0, simulated.idle_w, simulated.peak_w)
-        self.attempts: dict[LiveAttempt, None] = {}
+        self.attempts: dict[SimulatedAttempt, None] = {}
         self.steps = [DeviceStep(0.0, self.used_mib, 0.0, self.power_w)]
         self.steady_s = 0.0
 
@@ -155,12 +155,12 @@ class World(Timeline):
         mps: bool,
         cap_mib: float | None = None,
         pace: float = 1.0,
-    ) -> LiveAttempt:
+    ) -> SimulatedAttempt:
         """Start an attempt now. It takes its first memory at once if there is room.
 
         Without room it fails later, when it begins to compute.
         """
-        attempt = LiveAttempt(
+        attempt = SimulatedAttempt(
             job=job,
             devices=devices,
             collocation=collocation,
@@ -178,7 +178,7 @@ class World(Timeline):
         self._reach(attempt, Stage.COMPUTES, self.now_s + course.computes_s)
         return attempt
 
-    def end(self, attempt: LiveAttempt) -> None:
+    def end(self, attempt: SimulatedAttempt) -> None:
         """End an attempt for any reason, and free its memory."""
         self._go_at(attempt, 0.0)
         attempt.over = True
@@ -188,10 +188,10 @@ class World(Timeline):
         if attempt.computing:
             self._update_speeds(attempt.devices)
 
-    def _reach(self, attempt: LiveAttempt, stage: Stage, when_s: float) -> None:
+    def _reach(self, attempt: SimulatedAttempt, stage: Stage, when_s: float) -> None:
         self.at(when_s, WorldEvent(attempt, stage), attempt)
 
-    def _enter_stage(self, attempt: LiveAttempt, stage: Stage) -> WorldEvent:
+    def _enter_stage(self, attempt: SimulatedAttempt, stage: Stage) -> WorldEvent:
         course = attempt.course
         wanted_mib = attempt.held_mib
         if stage is Stage.COMPUTES:
@@ -217,7 +217,7 @@ class World(Timeline):
                 self._set_speed(attempt, 1.0)
         return WorldEvent(attempt, stage)
 
-    def _missing(self, attempt: LiveAttempt, wanted_mib: float) -> float | None:
+    def _missing(self, attempt: SimulatedAttempt, wanted_mib: float) -> float | None:
         """Return the size of the request that fails if it wants this much. None: it fits."""
         more_mib = wanted_mib - attempt.held_mib
         if more_mib <= 0:
@@ -228,7 +228,7 @@ class World(Timeline):
                     for at in attempt.devices)  # fmt: skip
         return more_mib if short else None
 
-    def _hold(self, attempt: LiveAttempt, mib: float) -> None:
+    def _hold(self, attempt: SimulatedAttempt, mib: float) -> None:
         more_mib = mib - attempt.held_mib
         attempt.held_mib = mib
         for at in attempt.devices:
@@ -248,7 +248,7 @@ class World(Timeline):
         devices get new speeds, too.
         """
         affected = dict.fromkeys(changed)
-        moved: dict[LiveAttempt, None] = {}
+        moved: dict[SimulatedAttempt, None] = {}
         for at in list(affected):
             working = [a for a in self.gpus[at].attempts if a.computing]
             for attempt, speed in zip(working, self._speeds(at, working, {}), strict=True):
@@ -294,7 +294,7 @@ class World(Timeline):
         gpu.note(self.now_s)
 
     def _speeds(
-        self, at: int, working: list[LiveAttempt], fixed: dict[int, float]
+        self, at: int, working: list[SimulatedAttempt], fixed: dict[int, float]
     ) -> tuple[float, ...]:
         clients = [a.mps for a in working]
         return mixed_speeds(
@@ -305,11 +305,11 @@ class World(Timeline):
             loss=None if all(clients) else self.loss,
         )
 
-    def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:
+    def _set_speed(self, attempt: SimulatedAttempt, speed: float) -> None:
         """Let an attempt run at the speed that its devices allow."""
         self._go_at(attempt, speed)
 
-    def _go_at(self, attempt: LiveAttempt, speed: float) -> None:
+    def _go_at(self, attempt: SimulatedAttempt, speed: float) -> None:
         """Set the speed from now on, and plan the end that follows from it."""
         if speed != attempt.speed:
             attempt.speed = speed

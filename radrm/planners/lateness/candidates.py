@@ -28,7 +28,7 @@ def candidates(
         tried.add(job.id)
         yield job
     keys = ranking.first(now_s)
-    head = undue_head(view)
+    head = head_without_due(view)
     head_key = None if head is None else _key(head, now_s, max_wait_s)
     for key in islice(keys, depth):
         while head is not None and head_key is not None and head_key < key:
@@ -44,13 +44,13 @@ def candidates(
 
 def _next(view: View, tried: Job, now_s: float, max_wait_s: float) -> tuple[Job | None, Key | None]:
     """Return the next job without a due time, if the one before has started, and its place."""
-    head = undue_head(view)
+    head = head_without_due(view)
     return (None, None) if head is None or head is tried else (head, _key(head, now_s, max_wait_s))
 
 
-def undue_head(view: View) -> Job | None:
+def head_without_due(view: View) -> Job | None:
     """Return the first job of the line without a due time."""
-    job_id = view.by_due().undue.head()
+    job_id = view.by_due().without_due.head()
     return None if job_id is None else view.job(job_id)
 
 
@@ -74,7 +74,7 @@ def any_due(view: View) -> bool:
 
 _SOON_S, _READ_S, _CHECK_S = 1.0, 10.0, 60.0
 """Stops and moves are weighed at most so often, because of readings, and at least so often."""
-_PASSING = frozenset({"turn", "reading"})
+_TEMPORARY = frozenset({"turn", "reading"})
 """Refusals that may end although no device changes."""
 
 
@@ -84,19 +84,19 @@ class Seen(Struct):
     ranking: Ranking = field(default_factory=lambda: Ranking(None, 0.0, 0.0))
     failed: set[Hashable] = field(default_factory=set)
     look: tuple[object, ...] | None = None
-    """The devices then, as `View.look`; None: look again."""
+    """The devices then, as `View.offers_mark`; None: look again."""
     wake_s: float | None = None
     _kinds: dict[int, Hashable] = field(default_factory=dict)
-    _undue: Job | None = None
+    _without_due: Job | None = None
     _quiet: bool = False
     _weighed_s: float = -inf
 
     @classmethod
     def of(cls, view: View, planner: str) -> Seen:
         """Return what a planner has seen."""
-        found = view.memo.get(planner)
+        found = view.scratch.get(planner)
         if found is None:
-            found = view.memo[planner] = cls()
+            found = view.scratch[planner] = cls()
         assert isinstance(found, cls)
         return found
 
@@ -113,7 +113,7 @@ class Seen(Struct):
         now_s = view.now.boot_s
         if not self._quiet or now_s >= self._weighed_s + _READ_S or now_s < self._weighed_s:
             return False
-        if undue_head(view) is not self._undue or view.look() != self.look:
+        if head_without_due(view) is not self._without_due or view.offers_mark() != self.look:
             return False
         kinds = self._kinds
         return self.failed.issuperset([kinds[each] for each in touched if each in kinds])
@@ -127,20 +127,20 @@ class Seen(Struct):
 
     def begin(self, view: View) -> None:
         """Forget what failed, if a device has changed since."""
-        if self.look is None or view.look() != self.look:
+        if self.look is None or view.offers_mark() != self.look:
             self.failed.clear()
-            self._undue = None
+            self._without_due = None
 
     def fails(self, job: Job) -> bool:
         """Return whether it is known that no device takes a job."""
-        return job is self._undue or self._kinds.get(job.id) in self.failed
+        return job is self._without_due or self._kinds.get(job.id) in self.failed
 
     def note_failure(self, view: View, job: Job, found: Found) -> bool:
         """Note that no device takes a job, and return whether that lasts while none changes."""
-        if not found.too_few or any(each.rule in _PASSING for each in found.refusals):
+        if not found.too_few or any(each.rule in _TEMPORARY for each in found.refusals):
             return False
         if job.spec.due_s is None:
-            self._undue = job
+            self._without_due = job
             return True
         kind = self._kinds.get(job.id)
         if kind is None:
@@ -150,13 +150,13 @@ class Seen(Struct):
 
     def end(self, view: View, quiet: bool, wake_s: float) -> None:
         """Note how a call ended: `quiet`, if nothing could start. It is called again by then."""
-        self._quiet, self.look = quiet, view.look()
+        self._quiet, self.look = quiet, view.offers_mark()
         self.wake_s = min(wake_s, (view.now.boot_s // _CHECK_S + 1) * _CHECK_S)
 
 
 def _kind(view: View, job: Job) -> Hashable:
     """Return what jobs have in common that core and policy treat alike; None: unknown."""
-    alike = view.alike(job)
+    alike = view.need_of(job)
     if alike is None or job.target is not None or view.prefers(job):
         return None
     smact = job.estimate(Quantity.SMACT)

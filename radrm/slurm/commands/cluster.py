@@ -16,7 +16,7 @@ from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, UsageError
 from radrm.host.wall import wall_s
 from radrm.slurm import accounts
 from radrm.slurm import jobs as of_slurm
-from radrm.slurm.setup import cluster_config
+from radrm.slurm.outer import cluster_config
 from radrm.slurm.submitting import ClusterJob, not_a_sweep, prepare
 from radrm.slurm.submitting import submit as submit_job
 

@@ -20,12 +20,10 @@ from radrm.slurm.asking import NAME as RULES
 from radrm.slurm.asking import OURS, is_ours
 from radrm.slurm.commands.names import NAMES
 from radrm.slurm.hostlists import expanded
+from radrm.slurm.outer import cluster_config, daemon_home, daemon_paths
 from radrm.slurm.setup import (
     HEALTH,
     ClusterNode,
-    cluster_config,
-    daemon_home,
-    daemon_paths,
     gres_conf,
     job_submit_lua,
     program,

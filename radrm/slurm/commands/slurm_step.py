@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import WORDS, Parameter
+from radrm.cli.parameters import COMMAND, Parameter
 
 SLURM_STEP_PARAMETERS = (
     Parameter(
-        *("words", WORDS, "A job file and arguments for it; without one, standard input."),
-        "[FILE [ARGUMENT...]]",
+        *("words", COMMAND, "A job file and arguments for it; without one, standard input."),
+        "FILE [ARGUMENT...]",
     ),
 )
 

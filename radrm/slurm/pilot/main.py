@@ -14,11 +14,10 @@ from radrm.errors import Refused, UsageError, plain
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.wall import wall_s
 from radrm.slurm.asking import run
-from radrm.slurm.outer import moment, shown, this_job
+from radrm.slurm.outer import cluster_config, moment, shown, this_job
 from radrm.slurm.pilot.running import Pilot
 from radrm.slurm.pilot.server import Server, make_home
 from radrm.slurm.pilot.shared import Shared, shared_root
-from radrm.slurm.setup import cluster_config
 
 # ------------------------------------------------------------------
 # Which GPUs Slurm has given to the job of a pilot.

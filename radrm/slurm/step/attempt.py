@@ -7,28 +7,31 @@ import os
 import resource
 import select
 import signal
-from typing import Any, NoReturn
-
-from msgspec import Struct, field
+from importlib import import_module
 
 from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import runner
+from radrm.host.processes.calls import library
 from radrm.host.processes.identity import WAKE
-from radrm.host.processes.naming import Shown
 from radrm.host.processes.procfs import TOKEN_VARIABLE
-from radrm.host.processes.tree import die_with
+from radrm.jobfile.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 # ------------------------------------------------------------------
 # What has been sent to the step, one signal at a time.
 #
 # Slurm sends the same signals to all processes of a job at once when it ends it: CONT, then TERM.
 # `scancel -b -s USR1` and `--signal=B:USR1@60` reach the step alone, which passes them on.
+# `scontrol suspend` sends TSTP, STOP two seconds later, and CONT at the end.
 
 
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 PASSED_ON = frozenset({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
-_WAITED_FOR = ENDING | PASSED_ON | {signal.SIGCHLD, WAKE}
+SUSPENDING = frozenset({signal.SIGTSTP, signal.SIGCONT})
+_WAITED_FOR = ENDING | PASSED_ON | SUSPENDING | {signal.SIGCHLD, WAKE}
 
 
 def block() -> None:
@@ -57,16 +60,24 @@ _BEGIN_S = 30.0
 """Real seconds that a runner may take until the job begins."""
 
 
-class Gone(Struct, frozen=True):
+def prepare() -> None:
+    """Import what runs an attempt, and what C it calls: before there is one, while the step waits
+    anyway."""
+    import_module("radrm.host.attempts.runner")
+    import_module("radrm.host.processes.naming")
+    library()
+
+
+class Gone(Record):
     """The Slurm job ends: `cancelled`, `timeout`, `preempted`, or `returned` to Slurm. `why`: the
     same for users."""
 
     reason: str
     why: str
-    since: dict[str, Any] = field(default_factory=attempts.now)
+    since: dict[str, Any]
 
 
-class Runner(Struct, frozen=True):
+class Runner(Record):
     """The runner of one attempt, in `folder`."""
 
     folder: str
@@ -110,10 +121,15 @@ def start(folder: str) -> Runner:
 
 def _become_runner(folder: str, token: str, tell: int, step: int) -> NoReturn:
     """Run an attempt in a fork: an interpreter of its own would cost the job's start tens of
-    milliseconds. All signals are blocked: one that comes early waits until it can be obeyed.
+    milliseconds, and so would what is imported here, but for `prepare`. All signals are blocked:
+    one that comes early waits until it can be obeyed.
 
     It ends with its step: then Slurm has ended the job, and the daemon ends what is left of it.
     """
+    from radrm.host.attempts import runner
+    from radrm.host.processes.naming import Shown
+    from radrm.host.processes.tree import die_with
+
     code = 1
     try:
         die_with(step)

@@ -9,6 +9,7 @@ the next attempt.
     ask until the daemon vouches for the step and says what Slurm says of its job
     put the envelope into the daemon's spool
     wait: for a WAKE of the daemon, or a few seconds; then ask again
+    Slurm suspends the job: the daemon holds it, until Slurm resumes it
     an attempt is there: run it, say its last word, ask again
     the job has ended: exit as it did
 
@@ -27,73 +28,27 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from importlib import import_module
 
-from radrm.client.awaiting import exit_code
 from radrm.client.connection import Client
 from radrm.client.text import FINAL
 from radrm.core.units import show_seconds
-from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, UsageError, plain
+from radrm.errors import EXIT_NEVER_RAN, RadrmError, Refused, Unreachable, plain
 from radrm.host.attempts import folder as attempts
-from radrm.host.storage.spool import Envelope, Spool
-from radrm.host.storage.submission import envelope_of, load
-from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.jobfile.sweeps import sweep_of
 from radrm.slurm import comment
 from radrm.slurm.asking import run as run_slurm
-from radrm.slurm.outer import SlurmJob, shown, this_job
-from radrm.slurm.setup import cluster_config, daemon_home, daemon_paths
+from radrm.slurm.outer import cluster_config, daemon_home, daemon_paths, shown, this_job
 from radrm.slurm.step import attempt
 from radrm.slurm.step.attempt import Gone
 from radrm.slurm.step.returning import Fault, Whose, fault_of, give_back, is_free, patiently
-from radrm.slurm.submitting import is_gpumem_asked, unwrap
 
-# ------------------------------------------------------------------
-# The job of a step: from the Slurm job and its script to an envelope.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
-
-def make_envelope(
-    job: SlurmJob, file: str, arguments: Sequence[str], told: Mapping[str, Any]
-) -> Envelope:
-    """The envelope of a step's job. `told`: what the daemon says that Slurm says of its job. Raises
-    `RadrmError`."""
-    script = load(file).decode("utf-8", "surrogateescape")
-    text, typed = unwrap(script)
-    name = job.name or told.get("name") or ""
-    raw: RawOptions = {**_of_slurm(name), **typed}
-    if told.get("limit_s") is not None:
-        raw["time"] = f"{told['limit_s']:.0f}s"  # Slurm's limit rules
-    data = text.encode("utf-8", "surrogateescape")
-    job_file = read_job_file(data, name or "job", raw, arguments=arguments)
-    if sweep_of(job_file) is not None:
-        raise UsageError("a sweep does not go into a job of Slurm; make one job for each value")
-    need_mib = needed_mib(told.get("gpumem_mib"), job_file) if is_gpumem_asked(script) else None
-    if need_mib is not None:
-        raw["gpu-memory"] = f"{need_mib}M"
-        job_file = read_job_file(data, name or "job", raw, arguments=arguments)
-    envelope = envelope_of(job_file, None, data, raw)
-    return Envelope(**{**envelope.as_dict(), "outer": job.fields})
-
-
-def needed_mib(asked_mib: int | None, job_file: JobFile) -> int | None:
-    """Return the need of each GPU, in MiB, of a job that declares none, from what its user has
-    asked of Slurm for all its GPUs; None: nothing follows from that."""
-    options = job_file.options
-    if "gpu-memory" in job_file.raw or options.role or not options.least_gpus:
-        return None
-    return (asked_mib or 0) // options.least_gpus or None
-
-
-def _of_slurm(name: str) -> RawOptions:
-    """The options that follow from the Slurm job: its name, and its logs."""
-    found: dict[str, Any] = {"name": name} if name else {}
-    for option, fd in (("output", 1), ("error", 2)):
-        path = os.readlink(f"/proc/self/fd/{fd}")
-        if path.startswith("/") and os.path.exists(path):
-            found[option] = path.replace("%", "%%")
-    return found
+    from radrm.host.storage.spool import Envelope
+    from radrm.slurm.outer import SlurmJob
 
 
 _FIRST_ASK_S, _ASK_S, _DOWN_S = 0.1, 5.0, 1.0
@@ -132,13 +87,27 @@ def main(file: str, arguments: Sequence[str] = ()) -> int:
     try:
         paths = daemon_paths(daemon_home(os.environ), os.environ, os.getuid())
         with Client(paths, _ANSWER_S) as client:
-            step = Step(job, client, lambda told: make_envelope(job, file, arguments, told))
+            step = Step(job, client, lambda told: _envelope(job, file, arguments, told))
             return step.run()
     except Exception as error:
         if step is not None and step.has_run:
             raise
         give_back(job, _gres(), fault_of(error), say)
         return EXIT_NEVER_RAN
+
+
+def _envelope(
+    job: SlurmJob, file: str, arguments: Sequence[str], told: Mapping[str, Any]
+) -> Envelope:
+    from radrm.slurm.step.envelope import make_envelope
+
+    return make_envelope(job, file, arguments, told)
+
+
+def _prepare() -> None:
+    """Import the rest. Meanwhile the daemon asks Slurm, so the job's start pays nothing for it."""
+    import_module("radrm.slurm.step.envelope")
+    attempt.prepare()
 
 
 def _gres() -> str:
@@ -185,6 +154,10 @@ class Step:
         self._shown = False
         """Whether the comment of the job says so."""
         self._refused = 0
+        self._suspended_s: float | None = None
+        """Since when Slurm suspends the job, which gets no GPU meanwhile; None: it does not."""
+        self._resumed = False
+        """Whether the daemon is to hear that it does not any more."""
         self._served = 0
         """The serial of the last attempt that was run here."""
         self._ended_s: float | None = None
@@ -223,11 +196,15 @@ class Step:
                     continue
             if self._gone is not None and (answer is None or self._envelope is None):
                 return 128 + int(signal.SIGTERM)
+            if self._envelope is None:
+                _prepare()
             until_s = self._look_at_the_wait(document)
             self._obey(attempt.wait(min(pause_s, until_s)))
             pause_s = min(_ASK_S if self._silent_s is None else _DOWN_S, 2 * pause_s)
 
     def _submit(self, told: Mapping[str, Any]) -> None:
+        from radrm.host.storage.spool import Spool
+
         self._returned = told.get("returned") or 0
         envelope = self._make(told)
         assert self._client.paths is not None
@@ -241,6 +218,8 @@ class Step:
         words = {**self._job.fields, "named": self._job.named}
         if self._envelope is not None:
             words["ticket"] = self._envelope.ticket
+        if self._suspended_s is not None or self._resumed:
+            words["suspended"] = self._suspended_s is not None
         if self._gone is not None:
             gone = self._gone
             words |= {"gone": gone.reason, "why": gone.why, "since_s": gone.since["boot_s"]}
@@ -263,7 +242,7 @@ class Step:
             say("the daemon answers again")
             if self._shown:
                 self._show("")
-        self._silent_s, self._refused = None, 0
+        self._silent_s, self._refused, self._resumed = None, 0, False
         self._patience_s = answer.get("patience_s", self._patience_s)
         self._fence_s = answer.get("every_s", self._fence_s)
         return answer
@@ -318,7 +297,7 @@ class Step:
             if number is None and self._gone is None:
                 heard = self._ask()
                 if heard and heard.get("silent"):  # Slurm may start the job on another node
-                    self._gone = Gone("cancelled", heard["silent"])
+                    self._gone = Gone("cancelled", heard["silent"], attempts.now())
         self._obey_late(_LATE_S if attempt.was_terminated(folder) else 0.0)
         attempt.close(folder, self._gone)
 
@@ -338,6 +317,11 @@ class Step:
             self._gone = self._gone or why_ending(self._job)
         elif number in attempt.PASSED_ON and number is not None and runner is not None:
             runner.pass_on(number)
+        elif number == signal.SIGTSTP and runner is None:
+            self._suspended_s = self._suspended_s or time.monotonic()
+        elif number == signal.SIGCONT and self._suspended_s is not None:
+            self._began_s += time.monotonic() - self._suspended_s
+            self._suspended_s, self._resumed = None, True
 
     # ------------------------------------------------------------- waiting
 
@@ -358,7 +342,7 @@ class Step:
 
     def _withdraw(self, why: str) -> bool:
         """End the waiting job of the daemon; False if it runs now."""
-        self._gone, answer = Gone("returned", why), None
+        self._gone, answer = Gone("returned", why, attempts.now()), None
         try:
             answer = self._ask()
         finally:
@@ -379,6 +363,8 @@ class Step:
 
     def _end(self, document: Mapping[str, Any]) -> int:
         """Say how the job has ended. Returns its exit code, or ends by its signal."""
+        from radrm.client.awaiting import exit_code
+
         code = exit_code(dict(document))
         of_signal = document["outcome"] == "failed" and code > 128
         if document["state"] != "COMPLETED" and not _plain_end(document):

@@ -13,17 +13,21 @@ with the last node. A job that has begun to run never goes back.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import TypeVar
 
 from radrm.errors import BadConfig, BadFile, RadrmError, StoreError, Unreachable, UsageError
 from radrm.errors import one_line as in_one_line
 from radrm.slurm.asking import is_up, run
 from radrm.slurm.comment import MOST_RETURNS
-from radrm.slurm.jobs import nodes_of
 from radrm.slurm.outer import SlurmJob, count_in, shown
 from radrm.slurm.step import attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 # ------------------------------------------------------------------
 # Whose fault it is.
@@ -80,7 +84,6 @@ def why_it_fails(fault: Fault, may_run_again: bool, others: Collection[str]) -> 
 # releases and commands, so none is read: whether the controller is up is asked.
 
 
-T = TypeVar("T")
 _PAUSE_S, _PING_S = 1.0, 5.0
 _TRIES = 3
 """How often a controller may refuse that is up."""
@@ -181,6 +184,8 @@ def is_free(found: Mapping[str, str]) -> bool:
 
 def _room(job: SlurmJob, found: Mapping[str, str], gres: str) -> set[str]:
     """The nodes of the partition that are up and have as much `gpumem` as the job asks for."""
+    from radrm.slurm.jobs import nodes_of  # late: few jobs go back
+
     up = "--states=idle,mixed,allocated"
     nodes = nodes_of(job.partition, gres, up, timeout_s=_SLURM_S)
     asked_mib = count_in(found.get("TresPerNode", ""), gres) or 0

@@ -9,15 +9,12 @@ The variables (see docs/tracing.md):
 
 - RADRM_TRACE_FOLDER: where each traced program writes its document, `<pid>.json`. Without it
   nothing is traced.
-- RADRM_TRACE_LIMIT_S: seconds until a document must be there.
+- RADRM_TRACE_LIMIT_S: seconds of processor time until a document must be there.
 - RADRM_TRACE_GPUS: the job's number of GPUs. RADRM_TRACE_GPU_MIB: the memory of each, if known.
-- RADRM_TRACE_STARTED: since when the seconds count, on the monotonic clock; else since the first
-  of these programs has started.
 """
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from importlib import import_module
 
@@ -62,15 +59,12 @@ def _trace() -> None:
         os.environ.setdefault(name, value)
 
     folder = os.environ["RADRM_TRACE_FOLDER"]
-    limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
-    started = os.environ.setdefault("RADRM_TRACE_STARTED", str(time.monotonic()))
-    running.until = float(started) + limit_s
-
+    running.limit_s = float(os.environ.get("RADRM_TRACE_LIMIT_S") or 60)
     os.environ[program.PARENT] = running.name
 
     def before() -> None:
         if not running.launcher and not program.is_rank_0():
-            program.wait_for_rank_0(folder, running.until)
+            program.wait_for_rank_0(folder)
 
     def begin(file: str) -> Callable[[object], None]:
         def run(module: object) -> None:

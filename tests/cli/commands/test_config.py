@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from radrm.cli.app import make_app
 from radrm.cli.commands.config import config_document, config_text
 from radrm.cli.settings import (
     RULE_TABLES,
@@ -33,6 +31,7 @@ from radrm.config import (
     parse_config,
 )
 from radrm.wiring import make_estimating, make_rules, make_settings, registry
+from tests.cli.runner import invoke
 from tests.config.strategies import configs
 from tests.documents import errors_of
 
@@ -238,7 +237,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(make_app("config"), ["config", *words], catch_exceptions=False)
+    done = invoke("config", *words)
     if "--json" in words:
         assert errors_of(["config", *words], json.loads(done.stdout)) == []
     return done.exit_code, done.stdout

@@ -9,14 +9,15 @@ import pytest
 
 import radrm.client.connection
 from radrm.cli.commands.edit import EDIT_PARAMETERS, edit, edit_help
-from radrm.cli.parameters import parse
 from radrm.errors import UsageError
+from radrm.jobfile.arguments import parse
 from radrm.jobfile.options import SHOWN
 from tests.cli.fakes import Script
+from tests.cli.runner import invoke
 
 
 def run(*words: str) -> int:
-    given = parse(EDIT_PARAMETERS, words)
+    given = parse(EDIT_PARAMETERS, words, "edit")
     assert given is not None
     return edit(**given)
 
@@ -39,9 +40,8 @@ def test_it_sends_the_options_as_they_were_written(
     assert json.loads(capsys.readouterr().out) == [RESULT | {"error": None}]
 
 
-def test_the_help_has_every_option_that_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--help") == 0
-    text = capsys.readouterr().out
+def test_the_help_has_every_option_that_can_be_edited() -> None:
+    text = invoke("edit", "--help").stdout
     assert text.rstrip("\n") == edit_help()
     lines = [line.lstrip(" *") for line in text.splitlines()]
     named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
@@ -78,5 +78,5 @@ def test_the_help_has_every_option_that_can_be_edited(capsys: pytest.CaptureFixt
 def test_bad_edits(argv: list[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         run(*argv)
-    assert str(caught.value).startswith("command line: ")
+    assert str(caught.value).startswith(("command line: ", "edit: "))
     assert message in str(caught.value)

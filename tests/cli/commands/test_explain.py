@@ -6,14 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import radrm.cli.commands.status
-from radrm.cli.app import make_app
 from radrm.cli.show.card import explanation
 from radrm.client.amounts import local_time
 from radrm.client.words.reasons import amount
 from tests.cli.fakes import NOW, Script, job, shown
+from tests.cli.runner import invoke
 
 
 def reason(rule: str | None, message: str | None = None, **changed: Any) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> N
     document = answer(job(5))
     client = Script(explain=[document])
     monkeypatch.setattr(radrm.cli.commands.status, "ReadingClient", lambda: client)
-    done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
+    done = invoke("explain", "sweep", "--json")
     assert json.loads(done.stdout) == document
     assert client.asked == [("explain", {"jobs": ["sweep"]})]
 

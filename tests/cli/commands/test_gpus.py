@@ -7,13 +7,12 @@ from time import localtime, strftime
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import radrm.cli.commands.gpus
 import radrm.cli.commands.mps
-from radrm.cli.app import make_app
 from radrm.cli.show.devices import devices_page, remarks
 from tests.cli.fakes import ESC, Script, gpu, shown
+from tests.cli.runner import invoke
 
 ECC = "uncorrected memory errors (ECC): 3 since the driver was loaded; see nvidia-smi -q -d ECC"
 HOT = "slowed down by heat (91 C); check the cooling"
@@ -180,9 +179,9 @@ def test_no_process_is_not_the_same_as_unknown() -> None:
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = [gpu(unmanaged=[unmanaged()])]
     monkeypatch.setattr(radrm.cli.commands.gpus, "Client", lambda: Script(gpus=[devices]))
-    done = CliRunner().invoke(make_app(), ["gpus"])
+    done = invoke("gpus")
     assert done.exit_code == 0 and "process 4711 of bob" in done.stdout
-    as_json = CliRunner().invoke(make_app(), ["gpus", "--json"])
+    as_json = invoke("gpus", "--json")
     assert json.loads(as_json.stdout) == devices
 
 
@@ -194,6 +193,6 @@ def test_mps_stop_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(radrm.cli.commands.mps, "Client", lambda: client)
     monkeypatch.setattr(radrm.cli.commands.mps, "_PAUSE_S", 0.0)
     monkeypatch.setattr(radrm.cli.commands.mps, "_QUIET_S", -1.0)
-    result = CliRunner().invoke(make_app(), ["mps", "stop", "0"])
+    result = invoke("mps", "stop", "0")
     assert result.stderr == "Waiting for GPU 0, which is stopping: it ends after 1 client\n"
     assert (result.exit_code, result.stdout) == (0, "Stopped MPS on GPU 0\n")

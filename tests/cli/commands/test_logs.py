@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import radrm.cli.commands.logs
-from radrm.cli.app import make_app
 from radrm.errors import Refused
 from tests.cli.fakes import Script, job
+from tests.cli.runner import invoke
 
 
 def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
     monkeypatch.setattr(radrm.cli.commands.logs, "ReadingClient", lambda: client)
-    return CliRunner().invoke(make_app(), ["logs", *words])
+    return invoke("logs", *words)
 
 
 def test_the_command_prints_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

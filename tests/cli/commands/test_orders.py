@@ -6,20 +6,19 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import radrm.client.connection
-from radrm.cli.app import make_app
 from radrm.client.connection import batches
 from radrm.errors import UsageError
 from tests.cli.fakes import ESC, Script
+from tests.cli.runner import Ran, invoke
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def run(client: Script, *words: str, **more: Any) -> Result:
+    def run(client: Script, *words: str, **more: Any) -> Ran:
         monkeypatch.setattr(radrm.client.connection, "Client", lambda: client)
-        return CliRunner().invoke(make_app(), list(words), **more)
+        return invoke(*words, **more)
 
     return run
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import radrm.cli.results
-from radrm.cli.app import make_app
 from radrm.client.awaiting import wait_resized
 from tests.cli.fakes import Pauses, Script, job
+from tests.cli.runner import invoke
 
 
 def elastic(gpus: int, state: str = "RUNNING", **changed: Any) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def test_the_tasks_of_roles_are_compared() -> None:
 
 def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
     monkeypatch.setattr(radrm.cli.results, "Client", lambda: client)
-    return CliRunner().invoke(make_app(), ["resize", *words])
+    return invoke("resize", *words)
 
 
 def test_the_result_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import radrm.cli.commands.status
 import radrm.cli.show.follow
-from radrm.cli.app import make_app
 from radrm.cli.show.card import card, headline
 from radrm.client.awaiting import wait_for
 from radrm.client.follow import Patient, changes
@@ -19,14 +17,15 @@ from radrm.client.text import FINAL, next_steps
 from radrm.core.words import JobState
 from radrm.errors import RadrmError, Refused, Unreachable
 from tests.cli.fakes import ESC, NOW, Pauses, Script, job, page, shown
+from tests.cli.runner import Ran, invoke
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def run(client: Script, *words: str) -> Result:
+    def run(client: Script, *words: str) -> Ran:
         monkeypatch.setattr(radrm.cli.commands.status, "ReadingClient", lambda: client)
         monkeypatch.setattr(radrm.cli.show.follow, "changes", partial(changes, pause=Pauses()))
-        done = CliRunner().invoke(make_app(), ["status", *words])
+        done = invoke("status", *words)
         if done.exception and not isinstance(done.exception, (SystemExit, RadrmError)):
             raise done.exception
         return done

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from typer.main import get_command
 
 from radrm import spellings
-from radrm.cli.app import make_app
 from radrm.cli.commands.edit import EDIT_PARAMETERS
 from radrm.cli.listing import commands as listed
-from radrm.cli.listing import unknown
-from radrm.cli.parameters import parse as parse_parameters
+from radrm.cli.listing import of_group, parameters_of, unknown
 from radrm.elastic.radrun.arguments import parse as parse_radrun
 from radrm.errors import UsageError
+from radrm.jobfile.arguments import parse as parse_parameters
 from radrm.jobfile.command_line import parse_run, parse_submit
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.radfile import read_job_file
@@ -48,7 +46,7 @@ def test_an_option_of_submit_has_one_answer_everywhere(word: str, ours: str) -> 
     for parse in (
         lambda: parse_submit([word, "--", "true"]),
         lambda: parse_run([word, "--", "true"]),
-        lambda: parse_parameters(EDIT_PARAMETERS, [word, "3"]),
+        lambda: parse_parameters(EDIT_PARAMETERS, [word, "3"], "edit"),
         of_file,
     ):
         with pytest.raises(UsageError) as caught:
@@ -114,9 +112,9 @@ def test_options_of_radrun() -> None:
 
 
 def test_the_tables_name_what_there_is() -> None:
-    commands = get_command(make_app()).commands  # type: ignore[attr-defined]
-    inner = [sub for each in commands.values() for sub in getattr(each, "commands", {}).values()]
-    flags = {f for c in (*commands.values(), *inner) for p in c.params for f in p.opts}
+    names = [each for name in listed() for each in of_group(name) or (name,)]
+    declared = [parameters_of(name) for name in names if name not in ("submit", "run")]
+    flags = {flag for each in declared for one in each for flag in one.flags}
     ours = {*flags, *(f"--{name}" for name in (*BY_NAME, "wait"))}
     for texts in spellings._OPTIONS.values():
         for text in texts:

@@ -30,7 +30,7 @@ def all_that_waits_has_an_end(world: World) -> None:
         if job.state.waiting:
             aside = job.awaits_begin or job.pause or job.estimating or job.held or job.after
             array = state.queue.arrays.get(job.array.array_id) if job.array is not None else None
-            known = job.id in state.waiting or state.waiting.why_aside(job.id) is not None
+            known = job.id in state.lines or state.lines.why_aside(job.id) is not None
             known = known or (array is not None and array.stands_aside(job.id))
             assert aside or known, f"job {job.id} waits, and no planner sees it"
         else:

@@ -191,7 +191,7 @@ class Life:
             else:
                 self.world.step(
                     ev.AttemptEnded(
-                        at=at, job_id=job.id, serial=serial, never_started="full", passing=True
+                        at=at, job_id=job.id, serial=serial, never_started="full", transient=True
                     )
                 )
         elif how == "passes":
@@ -202,7 +202,7 @@ class Life:
                     job_id=job.id,
                     serial=attempt.serial,
                     exits=(Exit(1),) * len(attempt.tasks),
-                    passes="a fault",
+                    excuse="a fault",
                     fault=True,
                 )
             )
@@ -299,16 +299,16 @@ class Life:
             aside = job.array is not None and state.queue.arrays[job.array.array_id].stands_aside(
                 job.id
             )
-            aside |= state.waiting.why_aside(job.id) is not None
-            assert (job.id in state.waiting) is (ready and not aside), f"job {job.id} {job.state}"
-            assert (job.id in state.waiting.gpuless) <= (job.spec.gpus == 0)
+            aside |= state.lines.why_aside(job.id) is not None
+            assert (job.id in state.lines) is (ready and not aside), f"job {job.id} {job.state}"
+            assert (job.id in state.lines.gpuless) <= (job.spec.gpus == 0)
             assert ready or not aside, f"job {job.id} stands aside and could not start"
             assert self.world.why(job) or not job.state.waiting, "a waiting job cannot say why"
         for array in state.queue.arrays.values():
             inside = [
                 i
                 for i in array.unfinished
-                if i in state.attempts or i in state.waiting or i in state.waiting.aside
+                if i in state.attempts or i in state.lines or i in state.lines.aside
             ]
             others = [i for i in array.unfinished if array.stands_aside(i)]
             if array.at_once is not None:
@@ -373,7 +373,7 @@ class Life:
         assert [j.id for j in world.jobs.values() if not j.state.final] == []
         world.pass_time(A_LONG_TIME_S)
         state = world.scheduler.state
-        assert not state.attempts and not len(state.waiting) and not state.queue.arrays
+        assert not state.attempts and not len(state.lines) and not state.queue.arrays
         assert not world.reservations
         assert not any(le.occupants or le.reservations for le in state.ledgers.values())
         assert (len(state._followers), state._touched, len(state.timers)) == (0, {}, 0)

@@ -54,8 +54,8 @@ def _it_knows_the_same(world: Host, state: State) -> None:
     living = world.scheduler.state
     assert state.next_serial == living.next_serial
     assert state.drained == living.drained
-    assert list(state.waiting.gpu) == list(living.waiting.gpu)
-    assert list(state.waiting.gpuless) == list(living.waiting.gpuless)
+    assert list(state.lines.gpu) == list(living.lines.gpu)
+    assert list(state.lines.gpuless) == list(living.lines.gpuless)
     assert {i: a.unfinished for i, a in state.queue.arrays.items()} == {
         i: a.unfinished for i, a in living.queue.arrays.items()
     }

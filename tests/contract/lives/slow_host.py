@@ -49,7 +49,7 @@ class Host(World):
                 passing = self.launches == "pass"
                 reason = "disk full" if passing else "no such user"
                 self.step(
-                    ev.ActionFailed(at=self.now, action=action, reason=reason, passing=passing)
+                    ev.ActionFailed(at=self.now, action=action, reason=reason, transient=passing)
                 )
         elif isinstance(action, act.Terminate) and self.patient:
             pass

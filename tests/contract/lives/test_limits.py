@@ -41,9 +41,9 @@ def obeys(world: World, jobs: int, most_gpus: int, exempt: tuple[int, ...]) -> N
         waiting = [j for j in world.jobs.values() if j.spec.uid == uid and j.state.waiting]
         assert (use.queued, use.running, use.gpus) == (len(waiting), len(mine), used)
         for job in waiting:
-            first = state.waiting.next_of_user(job)
+            first = state.lines.next_of_user(job)
             room = state.users.room(uid, job.gpus)
-            assert first is None or not room or first in state.waiting, world.why(job)
+            assert first is None or not room or first in state.lines, world.why(job)
 
 
 @settings(max_examples=some(60))

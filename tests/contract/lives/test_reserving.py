@@ -60,7 +60,7 @@ class ReservingLife(Life):
 
     def wish_well(self, pick: int, first: int, start_s: float, spare_s: float, keeps: bool) -> None:
         """For a job that waits in the queue."""
-        queue = self.world.scheduler.state.waiting
+        queue = self.world.scheduler.state.lines
         job = self.pick(pick, lambda j: j.id in queue and 0 < j.spec.gpus <= len(self.server))
         if job is None:
             return
@@ -107,7 +107,7 @@ class ReservingLife(Life):
             assert now_s < mine.until.boot_s <= now_s + MOST_AHEAD_S
             assert wake_at is not None and wake_at <= mine.until.boot_s
             assert mine.device in {d.uuid for d in world.devices}
-            assert mine.job_id in state.waiting, "its job does not wait"
+            assert mine.job_id in state.lines, "its job does not wait"
         for device in world.devices:
             claims = [
                 Claim(

@@ -55,4 +55,4 @@ def stops(world: World) -> list[act.Action]:
 def line(world: World) -> list[int]:
     """The job that runs or is launched, and those that wait, in their order."""
     state = world.scheduler.state
-    return [*sorted(state.attempts), *state.waiting.gpu]
+    return [*sorted(state.attempts), *state.lines.gpu]

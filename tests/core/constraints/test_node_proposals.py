@@ -133,7 +133,7 @@ def test_a_share_that_failed_for_good_is_not_asked_for_again(passing: bool) -> N
     world.obey = False
     assert propose(world, caps(world, job, 1.0)) is None
     asked = world.actions[-1]
-    failed = ev.ActionFailed(at=world.now, action=asked, reason="no group", passing=passing)
+    failed = ev.ActionFailed(at=world.now, action=asked, reason="no group", transient=passing)
     world.step(failed)
     world.pass_time(100.0)
     refusal = propose(world, caps(world, job, 1.0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from radrm.core.in_service import GONE_AFTER_S
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Role
-from radrm.core.service import GONE_AFTER_S
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState
 from radrm.policies.exclusive import Exclusive

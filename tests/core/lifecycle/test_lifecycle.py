@@ -116,7 +116,7 @@ def test_the_highest_exit_code_of_all_tasks_counts(exits: tuple[Exit, ...], code
 
 def passing(world: World, job: Job) -> Job:
     """The launch comes to nothing, for a reason that lies with the server."""
-    return end(world, job, never_started="disk full", passing=True)
+    return end(world, job, never_started="disk full", transient=True)
 
 
 def test_a_launch_that_was_void_was_no_start() -> None:
@@ -163,9 +163,9 @@ def test_a_void_launch_after_a_death_goes_back_to_recovery() -> None:
 def test_files_that_cannot_be_reached_keep_their_users_job_alone() -> None:
     world = World(gpus(1))
     job = world.submit(GIB)
-    end(world, job, never_started="no such home", passes="no such home")
+    end(world, job, never_started="no such home", excuse="no such home")
     assert [world.jobs[job.id].state] == [JobState.RUNNING], "at once, the first time"
-    back = end(world, job, never_started="no such home", passes="no such home")
+    back = end(world, job, never_started="no such home", excuse="no such home")
     assert (back.state, back.attempts, back.retries_used) == (JobState.PENDING, 0, 0)
     assert world.state(world.submit(GIB)) is JobState.RUNNING, "others start"
     world.pass_time(600.0)

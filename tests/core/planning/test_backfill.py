@@ -218,7 +218,7 @@ class Raising(Packing):
     """A policy that raises for devices that only a forecast shows."""
 
     def refuse(self, ask: Any, offer: Any) -> Any:
-        if ask.gpus == 2 and len(offer.holders) == 1:
+        if ask.gpus == 2 and len(offer.occupants) == 1:
             raise OSError("no such thing")
         return Packing.refuse(self, ask, offer)
 

@@ -218,7 +218,7 @@ def offered(device: Device) -> Offer:
         free_mib=device.capacity_mib,
         smact=0.0,
         smact_refusal=None,
-        occupants=(),
+        job_ids=(),
         refusal=None,
     )
 

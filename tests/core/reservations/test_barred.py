@@ -135,11 +135,11 @@ def test_a_job_stands_aside_as_soon_as_it_would_not_end_in_time(restarts: bool) 
     reserve(world, start_s=HOUR_S, end_s=2 * HOUR_S)
     waits = world.submit(GIB, uid=BOB, time_limit_s=HOUR_S / 2)
     short = world.submit(GIB, uid=BOB, time_limit_s=60.0)
-    assert waits.id in world.scheduler.state.waiting
+    assert waits.id in world.scheduler.state.lines
     if restarts:
         world.restart()
     world.pass_time(HOUR_S / 2 + 1)
-    assert waits.id not in world.scheduler.state.waiting
+    assert waits.id not in world.scheduler.state.lines
     assert not world.scheduler.state.for_users.closing.keys() & {waits.id}
     world.end(first)
     world.read()
@@ -194,7 +194,7 @@ def test_a_search_that_failed_is_made_again() -> None:
     world.submit(GIB, uid=BOB)
     found = reserve(world, [1])
     job = world.submit(GIB, uid=BOB)
-    assert job.id in world.scheduler.state.waiting, "it may use the other device"
+    assert job.id in world.scheduler.state.lines, "it may use the other device"
     for left in ("1h00m", "50m00s"):
         why = world.scheduler.why_waiting(job.id, world.now)
         assert any(f"for {left} more" in each.message for each in why)

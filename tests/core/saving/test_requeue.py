@@ -14,7 +14,7 @@ from radrm.core.proposals import Migrate, Preempt
 from radrm.core.records import Exit, Job, Progress
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Outcome, StopReason
 from radrm.structs import replace
-from tests.core.lifecycle.test_outer import OUTER
+from tests.core.lifecycle.test_outer_job import OUTER
 from tests.core.placements import on, propose
 from tests.core.saving.server import (
     BAD,

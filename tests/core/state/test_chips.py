@@ -8,7 +8,7 @@ from radrm.core.lifecycle.ending import _chip_of
 from radrm.core.lifecycle.outcomes import with_measured
 from radrm.core.records import Chip, Device, Job, Usage
 from radrm.core.rules import Ask
-from radrm.core.view import Holder, Offer
+from radrm.core.view import Occupant, Offer
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.policies.packing import Packing
 from radrm.structs import replace
@@ -48,9 +48,9 @@ def test_the_ledger_and_the_policies_expect_the_scaled_activity() -> None:
     ledger, job = world.scheduler.state.ledgers[LARGE.uuid], job_of(0.6, SMALL.chip)
     ledger.admit(job, attempt, world.boot_s, world.boot_s)
     assert ledger.occupants[7].own_smact == pytest.approx(0.3)
-    holder = Holder(job, attempt, world.boot_s, True, None, LARGE)
-    assert holder.smact == pytest.approx(0.3)
-    assert replace(holder, alone_smact=0.5).smact == 0.5, "measured there"
+    occupant = Occupant(job, attempt, world.boot_s, True, None, LARGE)
+    assert occupant.smact == pytest.approx(0.3)
+    assert replace(occupant, alone_smact=0.5).smact == 0.5, "measured there"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_refusal_says_that_it_is_scaled(device: Device, chip: Chip | None, sho
         free_mib=30 * GIB,
         smact=0.75,
         smact_refusal=None,
-        occupants=(8,),
+        job_ids=(8,),
         refusal=None,
-        holders=(Holder(there, attempt, 0.0, True, None, device),),
+        occupants=(Occupant(there, attempt, 0.0, True, None, device),),
     )
     refusal = Packing(max_demand=1.0).refuse(Ask(job_of(0.8, chip), 1, GIB), offer)
     assert refusal is not None and shown in refusal.message

@@ -75,13 +75,13 @@ def test_only_jobs_that_wait_are_predicted_again() -> None:
 def test_the_order_follows() -> None:
     world, first = waiting(Estimate(Quantity.DURATION, 1000.0, 1000.0, "history"))
     second = world.submit(GIB, duration_s=2000.0)
-    line = world.scheduler.state.waiting.gpu
+    line = world.scheduler.state.lines.gpu
     assert list(line) == [first.id, second.id]
     learned(world, second)
     assert list(line) == [second.id, first.id]
     assert world.scheduler.snapshot.first(1) == (world.jobs[second.id],)
     world.restart()
-    assert list(world.scheduler.state.waiting.gpu) == [second.id, first.id]
+    assert list(world.scheduler.state.lines.gpu) == [second.id, first.id]
 
 
 def test_a_job_that_fits_now_starts_at_once() -> None:

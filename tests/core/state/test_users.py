@@ -59,9 +59,9 @@ def test_the_first_of_a_user_gets_the_place() -> None:
         f"user ada runs 0 of at most 1 jobs (limits.running_jobs), and job {first.id} comes first"
     )
     assert why(world, second) == said
-    assert first.id in world.scheduler.state.waiting
+    assert first.id in world.scheduler.state.lines
     world.hold(first)
-    assert second.id in world.scheduler.state.waiting
+    assert second.id in world.scheduler.state.lines
 
 
 def test_the_first_of_a_user_gets_the_gpus() -> None:

@@ -176,7 +176,7 @@ def test_the_last_words_show_that_a_failure_may_pass() -> None:
     host = Host(world)
     host.ends(1, NOT_READY)
     (ended,) = host.attempts.events()
-    assert (ended.passes, ended.fault) == (
+    assert (ended.excuse, ended.fault) == (
         "its MPS server took no new client (CUDA error 807)",
         False,
     )
@@ -197,7 +197,7 @@ def test_the_end_of_a_failed_client_waits_until_its_server_was_asked() -> None:
     host.mps.suspected.return_value = False
     host.mps.faulted.return_value = True
     (ended,) = host.attempts.events()
-    assert ended.fault and "cannot be told" in (ended.passes or "")
+    assert ended.fault and "cannot be told" in (ended.excuse or "")
     assert host.mps.faulted.call_args == call(("GPU-0",), pytest.approx(100.0, abs=5))
     assert host.attempts.events() == []
     world.step(ended)
@@ -214,7 +214,7 @@ def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     host.launcher.poll.side_effect = None
     host.launcher.poll.return_value = None
     (ended,) = host.attempts.events()
-    assert ended.passes is None
+    assert ended.excuse is None
 
 
 def test_a_lost_client_makes_radrm_look_too() -> None:
@@ -231,7 +231,7 @@ def test_a_good_end_is_not_asked_about() -> None:
     host.mps.suspected.return_value = host.mps.faulted.return_value = True
     host.ends(0, NOT_READY)
     (ended,) = host.attempts.events()
-    assert ended.passes is None and not host.mps.suspect.called
+    assert ended.excuse is None and not host.mps.suspect.called
 
 
 def test_who_is_no_client_is_judged_by_its_words_alone() -> None:
@@ -241,7 +241,7 @@ def test_who_is_no_client_is_judged_by_its_words_alone() -> None:
     host.mps.faulted.return_value = True
     host.ends(1, "RuntimeError: ... Error 802: system not yet initialized\n")
     (ended,) = host.attempts.events()
-    assert (ended.passes, ended.fault) == (
+    assert (ended.excuse, ended.fault) == (
         "the GPU's driver was not ready (CUDA error 802)",
         False,
     )

@@ -70,6 +70,11 @@ def test_a_wrong_file_is_refused_in_one_line_and_the_old_one_stays(server: Daemo
     assert refused.returncode == 2 and "idle.action" in refused.stderr
     assert refused.stderr.count("\n") == 1 and starts(server) == 1
 
+    # What is wrong only with the GPUs of this server would keep the daemon from coming back.
+    file.write_text("[gpus]\nonly = [7]\n")
+    refused = server.radrm("config", "reload")
+    assert refused.returncode == 1 and "gpus.only" in refused.stderr and starts(server) == 1
+
 
 @pytest.mark.nightly
 def test_many_signals_at_once_kill_nothing_and_a_term_ends_it(server: DaemonHome) -> None:

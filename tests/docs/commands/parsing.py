@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
-from typer.main import get_command
-
-from radrm.cli.app import make_app
-from radrm.cli.listing import ALIASES, parameters_of
-from radrm.cli.parameters import parse
+from radrm.cli.listing import ALIASES, commands, of_group, parameters_of, unknown
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.config import Config, with_set
 from radrm.errors import RadrmError
+from radrm.jobfile.arguments import parse
 from radrm.jobfile.command_line import SUBMIT_FLAGS, check_edit, parse_run, parse_submit
 from radrm.jobfile.radfile import wrap_command
 from radrm.jobfile.slurm import read as read_slurm
 from radrm.jobfile.slurm import translate
 from radrm.wiring import registry
 
-_LACKS = ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage")
-"""Errors of click for a command line that lacks something."""
-_OF_JOBS = ("estimate", "estimators", "requeue", "summarize")
-"""Commands that take the options of a job besides their own."""
-
-
-@cache
-def application() -> Any:
-    """The click application of all commands."""
-    return get_command(make_app())
+_LACKS = ("missing argument", "needs a value")
+"""Mistakes of a command line that lacks something."""
 
 
 def mistake(words: Sequence[str], spoken: bool = False) -> str | None:
@@ -43,38 +31,33 @@ def mistake(words: Sequence[str], spoken: bool = False) -> str | None:
     try:
         _parse(_filled(words) if spoken else list(words), spoken)
     except RadrmError as error:
-        return str(error)
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
-        if spoken and type(error).__name__ in _LACKS:
-            return None
-        return error.format_message()
+        lacks = spoken and any(each in str(error) for each in _LACKS)
+        return None if lacks else str(error)
     return None
 
 
 def _parse(words: list[str], spoken: bool) -> None:
-    """Raises `RadrmError`, or click's error of a wrong command line."""
+    """Raises `RadrmError`."""
     if not words or words[0].startswith("-") or words[0] in ("help", "--help", "--version"):
         return
     name, rest = ALIASES.get(words[0], words[0]), words[1:]
     if name in ("submit", "run", "edit"):
         _of_the_option_table(name, rest, spoken)
         return
-    if name in _OF_JOBS and parse(parameters_of(name), rest) is not None:
-        return
-    command = application()
-    words = [name, *rest]
-    while hasattr(command, "commands") and words:
-        _, command, words = command.resolve_command(command.context_class(command), words)
-    if hasattr(command, "commands"):
-        return  # a group, spoken of
-    _check_values(command.make_context(name, words).params)
+    if name not in commands():
+        raise RadrmError(unknown(name))
+    if group := of_group(name):
+        if not rest or rest[0] == "--help":
+            return  # a group, spoken of
+        name, rest = f"{name} {rest[0]}", rest[1:]
+        if name not in group:
+            raise RadrmError(unknown(name))
+    _check_values(parse(parameters_of(name), rest, name) or {})
 
 
 def _of_the_option_table(name: str, words: list[str], spoken: bool) -> None:
     if name == "edit":
-        given = parse(parameters_of(name), words)
+        given = parse(parameters_of(name), words, name)
         assert given is not None
         check_edit(given["options"] or {"priority": "1"} if spoken else given["options"], name)
     elif name == "run":

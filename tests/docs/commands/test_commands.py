@@ -15,20 +15,17 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 
-from radrm.cli.commands.submit import run as submit
 from radrm.cli.listing import commands as listed
-from radrm.cli.listing import function_of, of_group, parameters_of
-from radrm.cli.parameters import parse
+from radrm.cli.main import answer
 from radrm.config import parse_config
 from radrm.errors import RadrmError, UsageError
 from radrm.jobfile.radfile import read_job_file
 from tests.daemon.harness import DaemonHome
 from tests.docs.commands.pages import SHELL, Block, blocks, pages, simple_commands, spoken
-from tests.docs.commands.parsing import application, mistake
+from tests.docs.commands.parsing import mistake
 from tests.paths import REPOSITORY
 
 
@@ -182,15 +179,6 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHome]:
     place.close()
 
 
-def usual(words: list[str]) -> tuple[str, dict[str, Any]] | None:
-    """The command and its parameters; None for words that typer reads."""
-    name = " ".join(words[:2]) if of_group(words[0]) else words[0]
-    if words[0] not in listed() or name == "run" or name not in (of_group(words[0]) or (name,)):
-        return None
-    given = parse(parameters_of(name), words[len(name.split()) :])
-    return None if given is None else (name, given)
-
-
 def ask(words: list[str]) -> tuple[int, str]:
     """Run a command in this process. Returns its exit code and what it printed.
 
@@ -199,12 +187,7 @@ def ask(words: list[str]) -> tuple[int, str]:
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(out):
         try:
-            if words[0] == "submit":
-                code = submit(words[1:])
-            elif (found := usual(words)) is not None:
-                code = function_of(found[0])(**found[1]) or 0
-            else:
-                code = application()(words, prog_name="radrm", standalone_mode=False) or 0
+            code = answer(words)
         except UsageError:
             raise
         except RadrmError as error:

@@ -156,8 +156,22 @@ def test_what_follows_a_traced_program_is_waited_for_but_not_for_ever(
 @needs_sandbox
 @needs_python
 def test_a_command_that_never_trains_is_given_up_in_time(tmp_path: Path) -> None:
-    found = outcome("import time; time.sleep(600)", tmp_path, EstimationConfig(trace_limit_s=2.0))
-    assert "longer than 2 s; declare --gpu-memory" in str(found["error"])
+    found = outcome("while True: pass", tmp_path, EstimationConfig(trace_limit_s=1.0))
+    assert "longer than 1 s; declare --gpu-memory" in str(found["error"])
+
+
+@needs_sandbox
+@needs_python
+def test_the_time_is_that_of_the_processor_and_programs_are_told_before_it_ends(
+    tmp_path: Path,
+) -> None:
+    """The program is told after one of its three seconds, and answers."""
+    text = "over = os.path.join(os.environ['RADRM_TRACE_FOLDER'], 'over')\n"
+    text += "while not os.path.exists(over): os.listdir('/')\n"
+    text += "used = sum(os.times()[:2])\nsay({'version': 1, 'used': used})"
+    found = outcome(text, tmp_path, EstimationConfig(trace_limit_s=3.0))
+    used = found["used"]
+    assert isinstance(used, float) and 0 < used < 3
 
 
 @needs_sandbox

@@ -11,6 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from radrm.host.health import disk as checks
+from radrm.host.storage.store import Store
 from tests.host.health.judging import judged
 
 
@@ -25,8 +26,8 @@ def disk(**given: int) -> Any:
         ({}, "ok", "4.0 GiB"),
         ({"f_bavail": 1024}, "warn", "4 MiB"),
         ({"f_bavail": 0}, "fail", "is full"),
-        ({"f_favail": 0}, "fail", "is full"),
-        ({"f_favail": 99}, "warn", "99 more files"),
+        ({"f_favail": 0}, "fail", "du --inodes"),
+        ({"f_favail": 99}, "warn", "du --inodes"),
         ({"f_files": 0, "f_favail": 0}, "ok", ""),  # btrfs counts none
         ({"f_flag": os.ST_RDONLY}, "fail", "read-write"),
     ],
@@ -70,3 +71,11 @@ def test_file_system(
 
 def test_the_file_system_of_this_machine_is_found(tmp_path: Path) -> None:
     assert "unknown" not in checks.file_system(str(tmp_path / "not" / "there")).finding
+
+
+def test_a_store_that_no_daemon_could_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "radrm.sqlite"
+    Store(path).close()
+    judged(checks.store(str(path)), "ok")
+    path.write_bytes(path.read_bytes()[:8192])
+    judged(checks.store(str(path)), "fail", "radrm.sqlite", "restore a copy")

@@ -125,12 +125,17 @@ def test_isolation_is_a_matter_of_root() -> None:
 
 
 def test_names_of_gpus_that_are_not_here() -> None:
-    assert served.gpu_order([]) is None
-    found = served.gpu_order(["h200", "7"])
+    assert served.unknown_gpus({"gpus.only": [], "gpus.order": []}) is None
+    found = served.unknown_gpus({"gpus.only": ["9"], "gpus.order": ["h200", "7"]})
     assert found is not None
-    judged(found, "warn", "no GPU here is named 'h200'; '7' (gpus.order)")
+    judged(found, "warn", "no GPU here is named '9' (gpus.only) or 'h200'; '7' (gpus.order)")
 
 
 def test_rules_that_have_failed_are_said() -> None:
     judged(served.rules([]), "ok", "work")
     judged(served.rules(["the policy x failed (KeyError)"]), "warn", "the policy x failed")
+
+
+def test_a_server_that_cannot_start_jobs_is_said() -> None:
+    judged(served.launches(None), "ok")
+    judged(served.launches("too many open files"), "fail", "too many open files", "again")

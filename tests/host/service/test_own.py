@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from radrm.cli.app import make_app
 from radrm.errors import Refused, UsageError
 from radrm.host.service import steps
 from radrm.host.service.files import UNIT
+from tests.cli.runner import Ran, invoke
 
 
 class Desk:
@@ -22,8 +21,8 @@ class Desk:
         self.ran: list[str] = []
         self.code = 0
 
-    def radrm(self, *words: str) -> Result:
-        return CliRunner().invoke(make_app(words[0]), list(words))
+    def radrm(self, *words: str) -> Ran:
+        return invoke(*words)
 
     def error(self, *words: str) -> str:
         error = self.radrm(*words).exception
@@ -90,7 +89,7 @@ def test_the_daemon_of_the_unit_is_private(desk: Desk) -> None:
 
 def test_install_again_and_uninstall(desk: Desk) -> None:
     done = desk.radrm("service", "install", "--user")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, done.stdout
     assert f"write   {desk.unit}" in done.stdout and "loginctl enable-linger" in done.stdout
     assert "ExecStart=/" in desk.unit.read_text()
     begun = ["systemctl --user daemon-reload", f"systemctl --user enable --now {UNIT}"]

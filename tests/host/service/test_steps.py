@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from radrm.cli.app import make_app
 from radrm.errors import Refused, UsageError
 from radrm.host.service import code, steps
 from radrm.host.service.files import TMPFILES_PATH, UNIT_PATH, State, files_of, under
@@ -25,6 +23,7 @@ from radrm.host.service.steps import (
 )
 from radrm.host.sockets import listen
 from radrm.host.storage.paths import servers_own
+from tests.cli.runner import Ran, invoke
 
 ME = frozenset({0, os.getuid()})
 RADRMD = f"{os.path.dirname(sys.executable)}/radrmd"
@@ -45,8 +44,8 @@ class Machine:
         self.root = root
         self.ran: list[list[str]] = []
 
-    def radrm(self, *words: str) -> Result:
-        return CliRunner().invoke(make_app(words[0]), [*words, f"--root={self.root}"])
+    def radrm(self, *words: str) -> Ran:
+        return invoke(*words, f"--root={self.root}")
 
     def tree(self) -> dict[str, object]:
         """Every file and link, with its content and mode."""
@@ -230,17 +229,17 @@ def test_a_server_is_set_up_by_options(
         unit.parent.mkdir(parents=True)
         unit.touch()
     words = ["service", "install", "--users=all", "--mps", "--no-start"]
-    done = CliRunner().invoke(make_app("service"), words)
-    assert done.exit_code == 0, done.output
+    done = invoke(*words)
+    assert done.exit_code == 0, done.stdout
     assert "enabled = true" in settings.read_text()
     assert machine.unit().exists() is not packaged
     programs = [command[0] for command in machine.ran]
     assert programs == ["systemd-tmpfiles"] * (not packaged) + ["install"] + ["systemctl"] * 2
     before = settings.read_text()
-    again = CliRunner().invoke(make_app("service"), [*words, "--no-mps"])
+    again = invoke(*words, "--no-mps")
     assert isinstance(again.exception, Refused) and settings.read_text() == before
     for wrong in ("--users=no-such-group", "--page=%H", "--root=/ --mps", "--user --share"):
-        refused = CliRunner().invoke(make_app("service"), ["service", "install", *wrong.split()])
+        refused = invoke("service", "install", *wrong.split())
         assert isinstance(refused.exception, UsageError), wrong
 
 

@@ -294,6 +294,8 @@ def test_a_spool_that_is_not_there_is_said_with_the_next_step(tmp_path: Path) ->
         ("cwd", "relative"),
         ("umask", 0o7777),
         ("umask", True),
+        ("rlimits", {"NOFILE": -2}),
+        ("rlimits", {"CPU": 9}),
         ("environment", {"A": 1}),
         ("environment", None),
         ("submitted_s", "now"),
@@ -318,7 +320,8 @@ def test_a_field_of_the_wrong_kind_is_refused(field: str, value: object) -> None
 def test_every_field_may_be_missing() -> None:
     """None of them may raise anything but what refuses the envelope."""
     whole = json.loads(envelope().to_bytes())
-    optional = {"file", "command", "summary", "sources", "table", "outer", "arguments", "host"}
+    optional = {"file", "command", "summary", "sources", "table", "outer"}
+    optional |= {"arguments", "host", "rlimits"}
     for field in whole:
         rest = json.dumps({k: v for k, v in whole.items() if k != field}).encode()
         if field in optional:

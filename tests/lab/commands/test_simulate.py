@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from radrm.cli.app import make_app
 from radrm.config import Config
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, RadrmError
@@ -27,6 +25,7 @@ from radrm.lab.simulator.bounds import Bounds
 from radrm.lab.simulator.metrics import Change, Metrics
 from radrm.lab.simulator.traces.past import Range, Replayed
 from radrm.policies import POLICIES
+from tests.cli.runner import invoke
 from tests.documents import errors_of
 from tests.host.storage.pasts import decided
 from tests.lab.simulator.pasts import attempt, past, used
@@ -44,10 +43,10 @@ CONTRACT = [
 
 
 def run(*words: str) -> str:
-    found = CliRunner().invoke(make_app(words[0]), list(words))
+    found = invoke(*words)
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
-    assert found.exit_code == 0, found.output
+    assert found.exit_code == 0, found.stdout
     if "--json" in words:
         assert errors_of(words, json.loads(found.stdout)) == []
     return found.stdout

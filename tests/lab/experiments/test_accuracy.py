@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from radrm.cli.app import make_app
 from radrm.errors import BadFile
 from radrm.lab.experiments.datasets import read_dataset
 from radrm.lab.experiments.evaluation import Case, accuracy
+from tests.cli.runner import invoke
 from tests.documents import errors_of
 
 TABLE = """\
@@ -135,8 +134,8 @@ def test_a_dataset_that_is_not_there() -> None:
 
 
 def run(*words: str) -> str:
-    result = CliRunner().invoke(make_app(), list(words))
-    assert result.exit_code == 0, result.output
+    result = invoke(*words)
+    assert result.exit_code == 0, result.stdout
     if "--json" in words:
         assert errors_of(words, json.loads(result.stdout)) == []
     return result.stdout

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from radrm.cli.app import make_app
 from radrm.config import Config
 from radrm.errors import RadrmError, UsageError
 from radrm.lab.experiments.live.record import Readings, measured
@@ -28,6 +26,7 @@ from radrm.lab.simulator.bounds import Bounds
 from radrm.lab.simulator.run import JobRun, Run
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.structs import replace
+from tests.cli.runner import invoke
 
 GPUS = "sim:2xA100-40GB"
 JOB = TraceJob(0.0, "vgg 16", 2, 600.0, 20000.4, 0.5)
@@ -52,14 +51,14 @@ def test_options_that_cannot_be_meant(
     monkeypatch.setenv("RADRM_HOME", str(tmp_path / "home"))
     path = tmp_path / "t.csv"
     path.write_text("submit_s,name,gpus,duration_s,memory_mib,smact\n0,one,1,900,9000,0.3\n")
-    found = CliRunner().invoke(make_app("trace"), ["trace", "run", str(path), *words])
+    found = invoke("trace", "run", str(path), *words)
     assert isinstance(found.exception, RadrmError) and said in str(found.exception)
     assert "\n" not in str(found.exception) and found.stdout == ""
 
 
 def test_a_clock_of_no_speed() -> None:
     words = ["trace", "run", "x.csv", "--gpus=sim:1xA100-40GB", "--time-scale=nan"]
-    found = CliRunner().invoke(make_app("trace"), words)
+    found = invoke(*words)
     assert found.exit_code == 2 and "nan is not a finite number" in found.stderr
 
 

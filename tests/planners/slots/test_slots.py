@@ -42,7 +42,7 @@ def test_it_is_asked_before_the_end_and_waits_behind_all() -> None:
     assert world.asked == [1] and world.state(1) is JobState.RUNNING
     world.later(30.0)
     world.give_way(1)
-    assert world.running == [2] and list(world.scheduler.state.waiting.gpu) == [3, 1]
+    assert world.running == [2] and list(world.scheduler.state.lines.gpu) == [3, 1]
     assert world.attempts[1, 1].outcome is Outcome.PREEMPTED
     requested = world.attempts[1, 1].requested
     assert requested is not None and requested.planner == "slots"

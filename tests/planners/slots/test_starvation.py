@@ -46,7 +46,7 @@ class Trace(Server):
         self.left_s[job_id], self.saves_s[job_id] = work_s, save_part * (SAVE_S - READ_S)
         slots = self.rules.planners[1]
         assert isinstance(slots, Slots)
-        place = len(self.scheduler.state.waiting.gpu) + 1
+        place = len(self.scheduler.state.lines.gpu) + 1
         one_s = slots.length_s - slots.warn_s + SAVE_S + STOP_S + READ_S
         self.latest[job_id] = self.boot_s + place * one_s
         self.used[job_id] = mib

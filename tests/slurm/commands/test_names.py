@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from radrm.cli.app import make_app
 from radrm.errors import UsageError
 from radrm.slurm.commands.names import (
     NAMES,
@@ -23,6 +21,7 @@ from radrm.slurm.commands.names import (
     squeue,
     srun,
 )
+from tests.cli.runner import invoke
 from tests.daemon.harness import DaemonHome
 
 SHOWN = f"--format={SQUEUE_FORMAT}"
@@ -159,10 +158,8 @@ def test_rad_lines_stand_beside_those_of_slurm(
 
 
 def install(folder: Path, *words: str) -> str:
-    found = CliRunner().invoke(
-        make_app("install-slurm-names"), ["install-slurm-names", str(folder), *words]
-    )
-    return found.output if found.exception is None else str(found.exception)
+    found = invoke("install-slurm-names", str(folder), *words)
+    return found.stdout if found.exception is None else str(found.exception)
 
 
 def test_the_commands_are_written_and_only_radrms_are_replaced(

@@ -10,8 +10,8 @@ from radrm.errors import UsageError
 from radrm.host.processes.identity import Identity
 from radrm.jobfile.radfile import read_job_file, wrap_command
 from radrm.slurm.outer import SlurmJob
-from radrm.slurm.step.main import make_envelope
-from radrm.slurm.submitting import GPUMEM, wrap
+from radrm.slurm.scripts import GPUMEM, wrap
+from radrm.slurm.step.envelope import make_envelope
 
 FIRST = "#!/usr/bin/env -S radrm slurm-step"
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from radrm.errors import BadConfig
 from radrm.host.storage import paths
-from radrm.slurm.setup import daemon_home, daemon_paths
+from radrm.slurm.outer import daemon_home, daemon_paths
 
 UID = 1000
 
@@ -43,3 +45,11 @@ def test_it_is_the_servers_whatever_the_job_has_in_its_environment(
     assert places(own) == ["/other"]
     unit.touch()
     assert places(own) == places({}) == [str(server)]
+
+
+def test_the_first_question_to_the_daemon_imports_little() -> None:
+    heavy = "msgspec typing socket subprocess tomllib radrm.core.records radrm.jobfile.radfile"
+    code = "import sys; before = set(sys.modules); import radrm.slurm.step.main;"
+    code += f"print(*set({heavy.split()!r}) & (set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,7 +12,6 @@ from radrm.slurm import telling
 from radrm.slurm.comment import Use, started, waiting
 from radrm.slurm.outer import Told
 from radrm.slurm.telling import Notes, Voice
-from radrm.structs import replace
 from tests.waiting import wait_until
 
 RUN = "47.0"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,6 @@ from radrm.slurm.asking import SlurmRefused
 from radrm.slurm.outer import SlurmJob, Told
 from radrm.slurm.serving import NotThere, Process, Steps, in_slurms_numbers
 from radrm.slurm.telling import Notes, Voice
-from radrm.structs import replace
 from tests.waiting import wait_until
 
 UID = 1000

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
-from radrm.slurm.submitting import GPUMEM, is_wrapped, unwrap, wrap
+from radrm.slurm.scripts import GPUMEM, is_wrapped, unwrap, wrap
 
 FIRST = "#!/usr/bin/env -S radrm slurm-step"
 

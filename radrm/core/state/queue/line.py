@@ -373,17 +373,17 @@ class Places:
 
 
 class ByDue:
-    """Which jobs of a line have a due time. `undue`: an empty line for all others."""
+    """Which jobs of a line have a due time. `without_due`: an empty line for all others."""
 
-    def __init__(self, undue: WaitingQueue | RankedQueue) -> None:
+    def __init__(self, without_due: WaitingQueue | RankedQueue) -> None:
         self.due: set[int] = set()
-        self.undue = undue
+        self.without_due = without_due
         self._touched: set[int] = set()
 
     def put(self, job: Job, key: Key) -> None:
         """Add a job of the line, with the order's key."""
         if job.spec.due_s is None:
-            self.undue.put(job, key)
+            self.without_due.put(job, key)
         else:
             self.due.add(job.id)
             self._touched.add(job.id)
@@ -393,7 +393,7 @@ class ByDue:
             self.due.discard(job_id)
             self._touched.add(job_id)
         else:
-            self.undue.discard(job_id)
+            self.without_due.discard(job_id)
 
     def take_touched(self) -> set[int]:
         """Return the jobs with due times that came, changed or left since the last call."""

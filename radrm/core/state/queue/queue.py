@@ -44,8 +44,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.state.queue.line import Places, Ranks, key_of, with_rank
+from radrm.core.state.queue.lines import Lines, OrderKey, Verdicts
 from radrm.core.state.queue.order import SafeOrder
-from radrm.core.state.queue.waiting import Lines, OrderKey, Verdicts
 from radrm.core.state.timers import ORDER_KEY, Timer
 
 RULE = "gpuless"

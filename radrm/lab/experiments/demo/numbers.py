@@ -31,10 +31,10 @@ class Meter(Struct):
         if self._before is not None:
             before_s, earlier = self._before
             for uuid in found.keys() & earlier.keys():
-                self._pass(now_s - before_s, earlier[uuid], found[uuid])
+                self._advance(now_s - before_s, earlier[uuid], found[uuid])
         self._before = now_s, found
 
-    def _pass(self, seconds: float, first: Document, last: Document) -> None:
+    def _advance(self, seconds: float, first: Document, last: Document) -> None:
         if first["smact"] is not None and last["smact"] is not None:
             self.activity_s += seconds * (first["smact"] + last["smact"]) / 2
             self.measured_s += seconds

@@ -37,7 +37,7 @@ from radrm.lab.simulator.reporting import CpuWorld, ReportingLoop
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.scheduling import SIGNATURE
 from radrm.lab.simulator.traces.job import StepTimes, TraceJob, step_times
-from radrm.lab.simulator.world import LiveAttempt, Stage, World
+from radrm.lab.simulator.world import SimulatedAttempt, Stage, World
 from radrm.structs import replace
 
 # ------------------------------------------------------------------
@@ -48,7 +48,7 @@ class ElasticWorld(CpuWorld):
     """The server. An attempt keeps its work and its memory of each device when its size changes."""
 
     def move(
-        self, attempt: LiveAttempt, devices: tuple[int, ...], pace: float, course: Course
+        self, attempt: SimulatedAttempt, devices: tuple[int, ...], pace: float, course: Course
     ) -> float | None:
         """Let an attempt that stands still go on with these devices, at this pace.
 
@@ -75,7 +75,7 @@ class ElasticWorld(CpuWorld):
             self._update_speeds([*gone, *devices])
         return None
 
-    def retime(self, attempt: LiveAttempt, pace: float, course: Course) -> None:
+    def retime(self, attempt: SimulatedAttempt, pace: float, course: Course) -> None:
         """Let an attempt compute at this pace from now on, with the demand of this course."""
         changes_demand = course.demand != attempt.course.demand
         attempt.pace, attempt.course = pace, course
@@ -86,7 +86,7 @@ class ElasticWorld(CpuWorld):
             self._go_at(attempt, 0.0)
             self._go_at(attempt, speed)
 
-    def _leave(self, attempt: LiveAttempt, gone: list[int]) -> None:
+    def _leave(self, attempt: SimulatedAttempt, gone: list[int]) -> None:
         for at in gone:
             gpu = self.gpus[at]
             del gpu.attempts[attempt]
@@ -96,7 +96,7 @@ class ElasticWorld(CpuWorld):
                 gpu.used_mib = gpu.simulated.unmanaged_mib  # drop the rounding errors
             gpu.note(self.now_s)
 
-    def _settle_again(self, attempt: LiveAttempt, new: list[int]) -> None:
+    def _settle_again(self, attempt: SimulatedAttempt, new: list[int]) -> None:
         """Report it when the memory on new devices has been the same for long enough."""
         if new and self._settle_s is not None:
             self._reach(attempt, Stage.SETTLED, self.now_s + self._settle_s)
@@ -136,7 +136,7 @@ class _Workers(Struct, eq=False):
         return self.steps.pace(self.count, self.cpus)
 
 
-class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
+class ElasticLoop(ReportingLoop, ResizingLoop[SimulatedAttempt]):
     """The servers of a scenario, with jobs that grow and shrink."""
 
     def __init__(
@@ -150,7 +150,7 @@ class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
     ) -> None:
         super().__init__(scenario, rules, settings, tasks, history, auto)
         self._standby_s, self._resize_s = self._life.standby_s, self._life.resize_s
-        self._workers: dict[LiveAttempt, _Workers] = {}
+        self._workers: dict[SimulatedAttempt, _Workers] = {}
 
     def _make_world(self, settle_s: float) -> World:
         found = self._scenario
@@ -188,14 +188,14 @@ class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
             workers.begin(action.placement.shares, attempt.begun_s)
             self._elastic_world.retime(attempt, workers.pace, self._course_of(attempt))
 
-    def _course_of(self, attempt: LiveAttempt) -> Course:
+    def _course_of(self, attempt: SimulatedAttempt) -> Course:
         """Return the attempt's course with the SM activity of its present size."""
         workers, course = self._workers[attempt], attempt.course
         times = workers.steps.activity(workers.count, workers.cpus)
         smact = min(1.0, self._traced(attempt.job + 1).smact * times)
         return replace(course, demand=Demand(smact, course.demand.weight))
 
-    def _set_shares(self, attempt: LiveAttempt, shares: tuple[Share, ...]) -> None:
+    def _set_shares(self, attempt: SimulatedAttempt, shares: tuple[Share, ...]) -> None:
         super()._set_shares(attempt, shares)
         workers = self._workers.get(attempt)
         if workers is not None:
@@ -208,7 +208,7 @@ class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
         several = len({share.node for share in action.target.shares}) > 1
         return "its workers would be on several servers" if several else None
 
-    def _finish_resize(self, attempt: LiveAttempt, action: act.Resize) -> None:
+    def _finish_resize(self, attempt: SimulatedAttempt, action: act.Resize) -> None:
         shares, before = action.target.shares, attempt.devices
         devices = tuple(self._place[uuid] for uuid in action.target.devices)
         workers = self._workers[attempt]
@@ -232,14 +232,14 @@ class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
         self._look_again(gone, self._settings.smact_after_exit_s)
 
     def _ended(
-        self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
+        self, attempt: SimulatedAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
     ) -> None:
         self._workers.pop(attempt, None)
         super()._ended(attempt, exits, oom)
 
     # ------------------------------------------------------------- reports
 
-    def _host_use(self, attempt: LiveAttempt) -> HostUse:
+    def _host_use(self, attempt: SimulatedAttempt) -> HostUse:
         use, workers = super()._host_use(attempt), self._workers.get(attempt)
         if workers is None:
             return use
@@ -248,7 +248,7 @@ class ElasticLoop(ReportingLoop, ResizingLoop[LiveAttempt]):
         tasks = tuple(TaskUse("main", number, cpu_s=each) for number in workers.numbers)
         return replace(use, cpu_s=total, tasks=tasks)
 
-    def _progress(self, attempt: LiveAttempt) -> Progress:
+    def _progress(self, attempt: SimulatedAttempt) -> Progress:
         progress, workers = super()._progress(attempt), self._workers.get(attempt)
         if workers is None:
             return progress

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import radrm.cli.commands.report
-from radrm.cli.app import make_app
 from tests.cli.fakes import NOW, Script, job
+from tests.cli.runner import invoke
 from tests.cli.show.test_past import DAY, past, report, sums
 from tests.pages.test_overview import lively
 
@@ -22,7 +21,7 @@ def run(
     client = Script(ping=[{"now": NOW}], **{op: [answer] for op, answer in answers.items()})
     for name in ("Client", "ReadingClient"):
         monkeypatch.setattr(radrm.cli.commands.report, name, lambda: client)
-    return CliRunner().invoke(make_app(command), [command, *words]), client
+    return invoke(command, *words), client
 
 
 USERS = report("user", *({"user": name, **sums()} for name in ("bob", "ada", "<b>eve")))
@@ -31,7 +30,7 @@ USERS = report("user", *({"user": name, **sums()} for name in ("bob", "ada", "<b
 def test_a_report_by_user_has_ones_own_row_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(radrm.cli.commands.report, "my_name", lambda: "ada")
     done, client = run(monkeypatch, "report", report=USERS | {})
-    assert [line.split()[0] for line in done.output.splitlines()[1:4]] == ["ada", "bob", "<b>eve"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["ada", "bob", "<b>eve"]
     assert client.asked[1] == ("report", {"by": "user", "since": NOW - 7 * DAY, "until": NOW})
 
 
@@ -39,14 +38,14 @@ def test_a_report_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     file, looked = tmp_path / "report.html", lively().overview()
     answers = {"report": USERS, "overview": looked}
     done, client = run(monkeypatch, "report", "--html", str(file), **answers)
-    assert done.output == f"Wrote {file}\n"
+    assert done.stdout == f"Wrote {file}\n"
     assert [words["by"] for op, words in client.asked if op == "report"] == ["user", "gpu", "day"]
     page = file.read_text()
     assert "&lt;b&gt;eve" in page and "<b>eve" not in page and page.count("<svg xmlns") == 8
     _, client = run(monkeypatch, "report", "--html", str(file), "--by", "user", **answers)
     assert client.ops() == ["ping", "report", "overview"]
     done, _ = run(monkeypatch, "report", "--html", "-", **answers)
-    assert done.output.endswith("</html>\n")
+    assert done.stdout.endswith("</html>\n")
     done, _ = run(monkeypatch, "report", "--html", str(tmp_path), **answers)
     assert "cannot write" in str(done.exception) and "\n" not in str(done.exception)
 
@@ -55,9 +54,9 @@ def test_an_overview_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = lively().overview()
     done, client = run(monkeypatch, "report", "--overview", overview=looked)
     assert client.asked[1] == ("overview", {"since": NOW - 7 * DAY, "until": NOW})
-    assert "4 jobs of 1 user ended on this server" in done.output
+    assert "4 jobs of 1 user ended on this server" in done.stdout
     done, _ = run(monkeypatch, "report", "--overview", "--json", overview=looked)
-    assert json.loads(done.output) == looked
+    assert json.loads(done.stdout) == looked
 
 
 def test_the_history_asks_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +72,7 @@ def test_the_history_asks_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
         "earlier jobs: radrm history --user ada --state failed,timeout --name 'sweep *' --gpu 0 "
         "--limit 2 --page 3"
     )
-    assert next_page in done.output
+    assert next_page in done.stdout
     done, _ = run(
         monkeypatch, "history", "--page", "3", "--limit", "2", history=past(total=3, sums=sums())
     )

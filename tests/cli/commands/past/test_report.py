@@ -7,12 +7,11 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import radrm.cli.commands.report
-from radrm.cli.app import make_app
 from radrm.cli.show.past import energy_page
 from tests.cli.fakes import ESC, NOW, Script, shown
+from tests.cli.runner import invoke
 
 DAY = 86_400.0
 
@@ -43,12 +42,12 @@ def ask(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, Script]:
     ann = {"user": "ann", **figures(4.0, 0.8)}
     client = Script(ping=[{"now": NOW}], energy=[answer("user", ann)])
     monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
-    return CliRunner().invoke(make_app("report"), ["report", *words]), client
+    return invoke("report", *words), client
 
 
 def test_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     done, client = ask(monkeypatch, "--energy")
-    assert done.output.splitlines()[:4] == [
+    assert done.stdout.splitlines()[:4] == [
         "USER       KWH   EUR   SHARE",
         "ann     4.0000  2.00   80.0%",
         "(idle)  1.0000  0.50   20.0%",
@@ -56,7 +55,7 @@ def test_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert client.asked[1] == ("energy", {"by": "user", "since": NOW - 7 * DAY, "until": NOW})
     done, _ = ask(monkeypatch, "--energy", "--json")
-    assert json.loads(done.output)["rows"][0]["user"] == "ann"
+    assert json.loads(done.stdout)["rows"][0]["user"] == "ann"
 
 
 def test_simulated_gpus_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +63,8 @@ def test_simulated_gpus_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> No
     client = Script(ping=[{"now": NOW}], energy=[answer("user", row, simulated=True)])
     monkeypatch.setattr(radrm.cli.commands.report, "Client", lambda: client)
     asked = ["report", "--energy"]
-    assert "; simulated GPUs\n" in CliRunner().invoke(make_app("report"), asked).output
-    page = CliRunner().invoke(make_app("report"), [*asked, "--html", "-"]).output
+    assert "; simulated GPUs\n" in invoke(*asked).stdout
+    page = invoke(*asked, "--html", "-").stdout
     assert " (simulated GPUs)</h1>" in page
 
 
@@ -80,6 +79,7 @@ TIMES = [
     (["--since", "2026-01-31"], datetime(2026, 1, 31).timestamp(), NOW),
     (["--since=2026-01-31T18:00+02:00"], 1769875200.0, NOW),
     (["--since", "999999d"], 0.0, NOW),
+    (["--since=yesterday", "--until=0:00"], midnight(NOW, 1), midnight(NOW)),
     (["--since=yesterday", "--until=today"], midnight(NOW, 1), midnight(NOW)),
 ]
 
@@ -99,7 +99,10 @@ MISTAKES = [
     (["--energy", "--by", "colour"], "--by: 'colour' is none of user, job, gpu, day, group"),
     (["--energy", "--since", "1d", "--until", "2d"], "--since 1d is not before --until 2d"),
     (["--energy", "--since", "soon"], "neither a time span nor a date; write 7d, 12h"),
-    (["--energy", "--until", "2030-13-01"], "--until: '2030-13-01' is neither"),
+    *[
+        (["--energy", "--until", text], f"'{text}' is neither")
+        for text in ("2030-13-01", "2026-11")
+    ],
 ]
 
 

@@ -46,6 +46,13 @@ def test_a_shared_gpu_is_divided() -> None:
     assert past.report()["total"]["gpu_s"] == pytest.approx(7 * HOUR_S)
 
 
+def test_gpus_are_in_their_order_and_those_that_are_gone_last() -> None:
+    ends_h = {"A": 1, "C": 2, "gone": 4, "B": 3}
+    attempts = [attempt(n, n, 0, h * HOUR_S, gpu) for n, (gpu, h) in enumerate(ends_h.items(), 1)]
+    jobs = [job(n, started=0, ended=h * HOUR_S) for n, h in enumerate(ends_h.values(), 1)]
+    assert list(hours(Past(jobs, attempts, gpus=tuple("ABC")).report("gpu"))) == [*"ABC", "gone"]
+
+
 def test_each_end_counts_once_and_waits_are_a_mean() -> None:
     ends = [
         job(1, started=10, ended=50),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -77,6 +78,14 @@ def test_the_job_gets_exactly_what_was_planned(attempt: Attempt) -> None:
     assert int(signals["SigBlk"], 16) == 0
     ignored = {n for n in signal.valid_signals() if int(signals["SigIgn"], 16) >> (n - 1) & 1}
     assert ignored == {signal.SIGPIPE, signal.SIGXFSZ}, "those that Python itself ignores"
+
+
+def test_the_job_gets_soft_limits_as_far_as_its_hard_ones_go(attempt: Attempt) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = {"NOFILE": most + 1, "CORE": 0, "FSIZE": 1 << 20, "AS": -1}
+    code = "import resource as r; print([r.getrlimit(x)[0] for x in (r.RLIMIT_NOFILE, 4, 1)])"
+    attempt.run(argv=[*PYTHON, code], rlimits=limits)
+    assert json.loads(attempt.text("out")) == [most, 0, 1 << 20]
 
 
 def test_logs_are_added_to_and_may_be_one(attempt: Attempt) -> None:

@@ -9,7 +9,7 @@ from radrm.interference.model import Demand
 from radrm.lab.simulator.courses import Course
 from radrm.lab.simulator.elastic.loop import ElasticWorld
 from radrm.lab.simulator.loop import in_order
-from radrm.lab.simulator.world import LiveAttempt
+from radrm.lab.simulator.world import SimulatedAttempt
 from radrm.simulated.spec import parse
 
 
@@ -18,7 +18,7 @@ def course(memory_mib: float, work_s: float = 1000.0) -> Course:
     return Course(0.0, 0.0, 0.0, work_s, memory_mib, memory_mib, memory_mib, Demand(0.3))
 
 
-def launch(world: ElasticWorld, job: int, memory_mib: float, *devices: int) -> LiveAttempt:
+def launch(world: ElasticWorld, job: int, memory_mib: float, *devices: int) -> SimulatedAttempt:
     attempt = world.launch(job, course(memory_mib), devices, Collocation.MPS, mps=True)
     world.begin(attempt, None, 0.0)
     return attempt
@@ -32,7 +32,7 @@ def world() -> ElasticWorld:
 def until(world: ElasticWorld, when_s: float) -> None:
     for _ in in_order([world], when_s):
         pass
-    world.pass_to(when_s)
+    world.advance_to(when_s)
 
 
 def test_a_moved_attempt_frees_what_it_leaves_and_keeps_its_work(world: ElasticWorld) -> None:

@@ -83,7 +83,7 @@ BESIDE = frozenset(meaning for _, meaning in _BESIDE)
 _NO_GPU = re.compile(r"CUDA initialization: .{0,300}Error \d{3}: ")
 
 
-def passing_error(exit: Exit, tail: str) -> str | None:
+def excuse_of(exit: Exit, tail: str) -> str | None:
     """Return why a failure may pass, for users. None: success, or no such error.
 
     Only the last `last_words.TAIL_BYTES` characters of `tail` count. This function never raises,

@@ -152,7 +152,7 @@ def test_jobs_that_stand_aside_come_back_to_the_lines_of_their_users() -> None:
 
     def drain(reason: str | None) -> dict[int, list[int]]:
         world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason=reason))
-        return {uid: list(line) for uid, line in world.scheduler.state.waiting.of_user.items()}
+        return {uid: list(line) for uid, line in world.scheduler.state.lines.of_user.items()}
 
     drain("repair")
     first, second, third = (world.submit(GIB, gpus=2, uid=uid).id for uid in (7, 8, 7))

@@ -127,10 +127,10 @@ class _Line:
             self.of_user.setdefault(uid, WaitingQueue()).add(mine)
 
 
-class _Alike(Struct, eq=False):
+class _Need(Struct, eq=False):
     """The waiting jobs of one need, and why they stand aside."""
 
-    need: Hashable
+    facts: Hashable
     members: set[int]
     aside: Aside | None
     line: _Line
@@ -140,7 +140,7 @@ class _Alike(Struct, eq=False):
 class _Waiting(Struct, eq=False):
     """A waiting job. `limited`: it counts for its user's places for so many GPUs."""
 
-    alike: _Alike
+    need: _Need
     uid: int
     gpus: int
     limited: bool = False
@@ -176,7 +176,7 @@ class Lines:
         """The jobs of each user in the line for GPUs, and in the line for jobs without."""
         self._by_due: ByDue | None = None
         self._waiting: dict[int, _Waiting] = {}
-        self._alike: dict[Hashable, _Alike] = {}
+        self._needs: dict[Hashable, _Need] = {}
         self._places: dict[int, dict[int, Places]] = {}
         """By uid and number of GPUs: the jobs of users with a limit that do not stand aside."""
 
@@ -195,15 +195,15 @@ class Lines:
     def put(self, job: Job) -> None:
         """Put a job into its line, or aside."""
         before = self._remove(job.id)
-        need = self._need(job)
-        alike = self._alike.get(need)
-        if alike is None:
+        facts = self._facts(job)
+        need = self._needs.get(facts)
+        if need is None:
             aside, line = self.verdicts.judge(job), self._line_of(job)
-            alike = self._alike[need] = _Alike(need, set(), aside, line)
-        alike.members.add(job.id)
-        waiting = self._waiting[job.id] = _Waiting(alike, job.spec.uid, job.gpus)
+            need = self._needs[facts] = _Need(facts, set(), aside, line)
+        need.members.add(job.id)
+        waiting = self._waiting[job.id] = _Waiting(need, job.spec.uid, job.gpus)
         key = self._order_key(job)
-        if alike.aside is not None:
+        if need.aside is not None:
             self.aside.put(job, key)
         else:
             self._enter(job, waiting, key)
@@ -221,12 +221,12 @@ class Lines:
         found = self._waiting.pop(job_id, None)
         if found is None:
             return None
-        alike = found.alike
-        alike.members.discard(job_id)
-        if not alike.members:
-            del self._alike[alike.need]
+        need = found.need
+        need.members.discard(job_id)
+        if not need.members:
+            del self._needs[need.facts]
         self.aside.discard(job_id)
-        self._leave(alike.line, job_id, found.uid)
+        self._leave(need.line, job_id, found.uid)
         if found.limited:
             self._places[found.uid][found.gpus].discard(job_id)
         return found
@@ -302,7 +302,7 @@ class Lines:
     def why_aside(self, job_id: int) -> Aside | None:
         """Return why a job stands aside; None if it does not."""
         found = self._waiting.get(job_id)
-        return None if found is None else found.alike.aside
+        return None if found is None else found.need.aside
 
     def by_due(self) -> ByDue:
         """Return the line for GPUs by due time. It stays up to date; it may be replaced."""
@@ -318,15 +318,15 @@ class Lines:
     def need_of(self, job_id: int) -> Hashable | None:
         """Return what all jobs of one need have in common, by identity. None: in no line."""
         found = self._waiting.get(job_id)
-        return None if found is None else found.alike
+        return None if found is None else found.need
 
     def judge_again(self) -> None:
         """Decide again which needs stand aside, after a change of the devices in service."""
-        for alike in self._alike.values():
-            first = self._jobs[next(iter(alike.members))]
-            before, alike.aside = alike.aside, self.verdicts.judge(first)
-            if (before is None) is not (alike.aside is None):
-                self._move(alike, into_line=alike.aside is None)
+        for need in self._needs.values():
+            first = self._jobs[next(iter(need.members))]
+            before, need.aside = need.aside, self.verdicts.judge(first)
+            if (before is None) is not (need.aside is None):
+                self._move(need, into_line=need.aside is None)
 
     def resize(self, sizes: tuple[int, ...]) -> None:
         """Set the sizes of the devices, and classify all needs by them."""
@@ -349,11 +349,11 @@ class Lines:
 
     def hopeless(self) -> Iterator[tuple[Hashable, str, set[int]]]:
         """Yield each need that no known device could ever serve, with the reason and its jobs."""
-        for need, alike in self._alike.items():
-            if alike.aside is not None and alike.aside.never is not None:
-                yield need, alike.aside.never, alike.members
+        for facts, need in self._needs.items():
+            if need.aside is not None and need.aside.never is not None:
+                yield facts, need.aside.never, need.members
 
-    def _need(self, job: Job) -> Hashable:
+    def _facts(self, job: Job) -> Hashable:
         """Return all that decides whether a job could start on a set of idle devices."""
         roles = tuple(
             (
@@ -375,11 +375,11 @@ class Lines:
         lacks = self.verdicts.never_on_nodes(job), barred
         return roles, proven, estimated, wishes, recovers, lacks
 
-    def _move(self, alike: _Alike, into_line: bool) -> None:
+    def _move(self, need: _Need, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
         self.changes += 1
-        line, job_ids = alike.line, alike.members
-        self._move_limited(alike, into_line)
+        line, job_ids = need.line, need.members
+        self._move_limited(need, into_line)
         if into_line:
             line.add(self.aside.take(job_ids))
         else:
@@ -387,13 +387,13 @@ class Lines:
         if line is self._gpu:
             self._by_due = None  # made again when it is asked for
 
-    def _move_limited(self, alike: _Alike, into_line: bool) -> None:
+    def _move_limited(self, need: _Need, into_line: bool) -> None:
         """Move the jobs of users with limits, for which only those with a place are in the line."""
         room = self.verdicts.room
         if room is None:
             return
-        gpus = self._jobs[next(iter(alike.members))].gpus
-        for uid, job_ids in self._of_users(alike.members).items():
+        gpus = self._jobs[next(iter(need.members))].gpus
+        for uid, job_ids in self._of_users(need.members).items():
             if room(uid, gpus) is None:
                 continue
             for job_id in job_ids:

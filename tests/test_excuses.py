@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from radrm.core.records import Exit
-from radrm.passing import BESIDE, passing_error
+from radrm.excuses import BESIDE, excuse_of
 
 _HEADER = "Traceback (most recent call last):"
 _ENGINE = (
@@ -69,7 +69,7 @@ Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
 @pytest.mark.parametrize("number", sorted(_ERRORS))
 @pytest.mark.parametrize("log", [_TORCH, _NO_GPU])
 def test_pytorch_names_the_error(log: str, number: int) -> None:
-    found = passing_error(Exit(1), "epoch 1\n" + log.format(error=_ERRORS[number]))
+    found = excuse_of(Exit(1), "epoch 1\n" + log.format(error=_ERRORS[number]))
     assert found is not None and found.endswith(f"(CUDA error {number})")
 
 
@@ -79,7 +79,7 @@ def test_pytorch_names_the_error(log: str, number: int) -> None:
 )
 @pytest.mark.parametrize("exit", [Exit(1), Exit(signal=6), Exit(134)])
 def test_other_programs_do(log: str, number: int, exit: Exit) -> None:
-    assert f"(CUDA error {number})" in (passing_error(exit, log) or "")
+    assert f"(CUDA error {number})" in (excuse_of(exit, log) or "")
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_other_programs_do(log: str, number: int, exit: Exit) -> None:
     ],
 )
 def test_others_on_the_gpu_may_be_the_cause(error: str, part: str) -> None:
-    found = passing_error(Exit(1), f'{_HEADER}\n  File "a.py", line 2, in <module>\n{error}\n')
+    found = excuse_of(Exit(1), f'{_HEADER}\n  File "a.py", line 2, in <module>\n{error}\n')
     assert found is not None and part in found and found in BESIDE
 
 
 def test_the_words_say_what_has_happened() -> None:
-    assert passing_error(Exit(1), _BURN) == "its MPS server took no new client (CUDA error 807)"
+    assert excuse_of(Exit(1), _BURN) == "its MPS server took no new client (CUDA error 807)"
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_the_words_say_what_has_happened() -> None:
     ],
 )
 def test_false_friends(log: str) -> None:
-    assert passing_error(Exit(1), log) is None
+    assert excuse_of(Exit(1), log) is None
 
 
 @pytest.mark.parametrize("exit", [Exit(0), Exit(signal=9), Exit(signal=15), Exit(137)])
 def test_a_good_end_or_a_signal_from_outside_says_something_else(exit: Exit) -> None:
-    assert passing_error(exit, _BURN) is None
+    assert excuse_of(exit, _BURN) is None

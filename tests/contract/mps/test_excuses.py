@@ -23,7 +23,7 @@ def on_mps(**settings: Any) -> World:
 def fail(
     world: World,
     job: Job,
-    passes: str,
+    excuse: str,
     fault: bool = False,
     code: int = 1,
     oom: OutOfMemory | None = None,
@@ -37,7 +37,7 @@ def fail(
             job_id=job.id,
             serial=attempt.serial,
             exits=(Exit(code),),
-            passes=passes,
+            excuse=excuse,
             fault=fault,
             oom=oom,
             beside=beside,
@@ -50,7 +50,7 @@ def test_it_runs_again_twice_and_keeps_its_retries() -> None:
     world = on_mps()
     job = world.submit(GIB, smact=0.1, retries=1)
     for number in (1, 2):
-        found = fail(world, job, passes=WHY)
+        found = fail(world, job, excuse=WHY)
         assert (found.state, found.passing_used, found.retries_used) == (
             JobState.PENDING,
             number,
@@ -63,9 +63,9 @@ def test_it_runs_again_twice_and_keeps_its_retries() -> None:
         attempt = world.live(job)
         assert attempt is not None and attempt.placement.collocation is Collocation.MPS
     # Now it is one as any other: its retry, then the end.
-    assert fail(world, job, passes=WHY).retries_used == 1
+    assert fail(world, job, excuse=WHY).retries_used == 1
     world.pass_time(world.settings.retry_s)
-    found = fail(world, job, passes=WHY)
+    found = fail(world, job, excuse=WHY)
     assert (found.state, found.reason) == (JobState.FAILED, f"exit code 1; {WHY}")
     assert [a.outcome for a in world.attempts.values()] == [Outcome.FAILED] * 4
 
@@ -78,16 +78,16 @@ def test_what_a_neighbour_may_cause_does_not_pass_twice_alone(others: int, runs:
         world.submit(GIB, smact=0.1)
     job = world.submit(GIB, smact=0.1)
     for number in range(1, runs):
-        assert fail(world, job, passes=WHY, beside=True).state is JobState.PENDING
+        assert fail(world, job, excuse=WHY, beside=True).state is JobState.PENDING
         world.pass_time(world.settings.retry_s * number)
-    found = fail(world, job, passes=WHY, beside=True)
+    found = fail(world, job, excuse=WHY, beside=True)
     assert (found.state, found.passing_used) == (JobState.FAILED, runs - 1)
 
 
 def test_a_restart_keeps_count_and_pause() -> None:
     world = on_mps()
     job = world.submit(GIB, smact=0.1)
-    fail(world, job, passes=WHY)
+    fail(world, job, excuse=WHY)
     world.restart()
     assert world.jobs[job.id].passing_used == 1 and world.live(job) is None
     world.pass_time(world.settings.retry_s)
@@ -99,11 +99,11 @@ def test_after_two_faults_it_runs_on_a_gpu_of_its_own() -> None:
     world = World(gpus(2, mps=True), settings=SETTINGS)
     jobs = [world.submit(15 * GIB, smact=0.1) for _ in range(2)]
     for job in jobs:
-        fail(world, job, passes="a fault", fault=True)
+        fail(world, job, excuse="a fault", fault=True)
     world.pass_time(world.settings.retry_s)
     assert not any(world.jobs[job.id].own_device for job in jobs)
     for job in jobs:
-        fail(world, job, passes="a fault", fault=True)
+        fail(world, job, excuse="a fault", fault=True)
     world.pass_time(2 * world.settings.retry_s)
     modes = [a.placement.collocation for job in jobs if (a := world.live(job)) is not None]
     assert modes == [Collocation.EXCLUSIVE] * 2
@@ -118,7 +118,7 @@ def test_after_two_faults_it_runs_on_a_gpu_of_its_own() -> None:
 def test_who_insists_on_mps_stays_a_client() -> None:
     world = on_mps(passing_retries=1)
     job = world.submit(GIB, smact=0.1, collocation=Collocation.MPS)
-    fail(world, job, passes="a fault", fault=True)
+    fail(world, job, excuse="a fault", fault=True)
     world.pass_time(world.settings.retry_s)
     attempt = world.live(job)
     assert attempt is not None and attempt.placement.collocation is Collocation.MPS
@@ -127,7 +127,7 @@ def test_who_insists_on_mps_stays_a_client() -> None:
 def test_it_can_be_switched_off() -> None:
     world = on_mps(passing_retries=0)
     job = world.submit(GIB, smact=0.1)
-    assert fail(world, job, passes=WHY).state is JobState.FAILED
+    assert fail(world, job, excuse=WHY).state is JobState.FAILED
 
 
 @pytest.mark.parametrize("how", ["completed", "cancelled", "out of memory"])
@@ -135,12 +135,12 @@ def test_another_end_comes_first(how: str) -> None:
     world = on_mps()
     job = world.submit(GIB, smact=0.1)
     if how == "completed":
-        assert fail(world, job, passes=WHY, code=0).state is JobState.COMPLETED
+        assert fail(world, job, excuse=WHY, code=0).state is JobState.COMPLETED
     elif how == "cancelled":
         world.obey = False
         world.cancel(job)
-        assert fail(world, job, passes=WHY).state is JobState.CANCELLED
+        assert fail(world, job, excuse=WHY).state is JobState.CANCELLED
         assert world.attempts[job.id, 1].outcome is Outcome(StopReason.CANCELLED.value)
     else:
-        found = fail(world, job, passes=WHY, oom=OutOfMemory("test"))
+        found = fail(world, job, excuse=WHY, oom=OutOfMemory("test"))
         assert (found.oom_count, found.passing_used) == (1, 0)

@@ -9,7 +9,7 @@ then an administrator may change the MIG layout, or the driver may start.
 
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
-  share it (`core/state/queue/waiting.py`). The devices that are reserved for others, now or before
+  share it (`core/state/queue/lines.py`). The devices that are reserved for others, now or before
   the job would end, are a part of the need (`constraints/claims.py`).
 - A device is out of service only after `OUT_OF_SERVICE_S`: one failed reading moves no job.
 
@@ -29,7 +29,7 @@ from radrm.core.constraints.kinds import shortage
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.lifecycle.leaving import fail_waiting
 from radrm.core.records import Job, Refusal, Role
-from radrm.core.state.queue.waiting import Aside
+from radrm.core.state.queue.lines import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Unit
@@ -51,7 +51,7 @@ def update(state: State, force: bool) -> None:
     before = state.out_of_service.keys(), state.never_idle.keys()
     if force or (out.keys(), used.keys()) != before:
         state.out_of_service, state.never_idle = out, used
-        state.waiting.judge_again()
+        state.lines.judge_again()
         state.turns = None
     _end_hopeless(state)
 
@@ -85,7 +85,7 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     elif job.spec.collocation is Collocation.MPS:
         what += " under MPS"
     need = effective_need_mib(state, job, role) or 0
-    smaller = [size for size in state.waiting.sizes if size < need]
+    smaller = [size for size in state.lines.sizes if size < need]
     if smaller:
         what += f" with more than {show_mib(smaller[-1])}"
     out = _out_of_service(state, idle)
@@ -119,7 +119,7 @@ _SHOWN = 3
 def _end_hopeless(state: State) -> None:
     """Fail jobs whose need no known device could serve for `GONE_AFTER_S`."""
     now_s, since = state.step.now.boot_s, state.never_since
-    found = list(state.waiting.hopeless())
+    found = list(state.lines.hopeless())
     needs = {need for need, _, _ in found}
     for need in [need for need in since if need not in needs]:
         del since[need]

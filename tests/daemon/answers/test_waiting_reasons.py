@@ -19,7 +19,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Condition
-from radrm.daemon.views.waiting import as_sentence, of_device, sentence
+from radrm.daemon.views.waiting_reasons import as_sentence, of_device, sentence
 from radrm.policies.packing import Packing
 from radrm.structs import replace
 from tests.world import GIB, World, gpus
