@@ -7,7 +7,7 @@ back every file but a synced exit.json. What is left then proves no start to be 
 knows the boot of each launch, and one of an earlier boot counts as begun.
 
     launch.json   the daemon's, before the runner starts: all that the runner needs
-    lock          held by the runner while it lives
+    lock          held by the runner while it runs the attempt
     claim         made by the process that decides the attempt: its runner, to run it, or
                   a daemon that found no runner, so that none ever starts it
     script        the runner's copy of the job's script, its user's to read
