@@ -71,7 +71,7 @@ def look_over(
     asked = job_file.options
     cwd = os.path.join(folder, asked.chdir or "")
     notes = [*_of_sweep(job_file, cwd), *_of_modules(job_file, where), *_of_options(job_file, cwd)]
-    notes += [*_of_absent(job_file, cwd), *_of_targets(asked)]
+    notes += [*_of_program(job_file, cwd), *_of_targets(asked)]
     later = _later(asked)
     try:
         _check_folder(asked, cwd, where)
@@ -249,18 +249,27 @@ def _of_modules(job_file: JobFile, file: str) -> list[str]:
     return []
 
 
-def _of_absent(job_file: JobFile, cwd: str) -> list[str]:
-    """Return a note on the script of an interpreter that is not there, as `python trian.py`."""
+def _of_program(job_file: JobFile, cwd: str) -> list[str]:
+    """Return a note on the script of an interpreter: it is not there, as `python trian.py`, or it
+    chooses its GPU."""
     words = job_file.argv
     name = shell.base(words[0]) if words else ""
     if name.rstrip("0123456789.") not in _INTERPRETERS or job_file.options.snapshot is not None:
         return []
     for word in words[1:]:
-        if word in ("-c", "-m", "--"):
-            break
+        if word == "--" or (word[:1] == "-" != word[1:2] and ("c" in word or word[-1] == "m")):
+            break  # also `bash -lc`
         if not word.startswith("-") and (run_by(word) or word.endswith(".sh")):
-            there = "{" in word or os.path.exists(os.path.join(cwd, word))
-            return [] if there else [f"{_shown(word)} does not exist in {os.path.normpath(cwd)}"]
+            if "{" in word:
+                return []
+            if not os.path.exists(path := os.path.join(cwd, word)):
+                return [f"{_shown(word)} does not exist in {os.path.normpath(cwd)}"]
+            data, _ = read_program(path) or (b"", 0)
+            if b"CUDA_VISIBLE_DEVICES" not in data:
+                return []
+            from radrm.jobfile.surprises import own_gpu  # few programs choose their GPU
+
+            return own_gpu(job_file, data.decode(errors="replace"))
     return []
 
 
@@ -401,6 +410,8 @@ def _meant(words: Sequence[str]) -> str | None:
     import re  # only a mistake needs it
 
     program = words[0]
+    if program.startswith(("CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=", "CUDA_MPS_")):
+        return "radrm sets that variable itself; leave it out (--prefer-gpus states a wish)"
     if found := re.match(_VARIABLE, program):
         return f"it sets a variable; use --env={found[0]}VALUE before --"
     if program in _OF_SHELLS:

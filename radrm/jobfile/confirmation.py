@@ -18,7 +18,7 @@ _JOINED = ("&&", ">&", "<&", "&>", "|&")
 """With `&`, but they leave nothing in the background."""
 _MAY_SURPRISE = (
     *("&", "$0", "${0", "BASH_SOURCE", "%x", "__file__"),
-    *("tmux", "screen", "setsid", "docker", "podman"),
+    *("tmux", "screen", "setsid", "docker", "podman", "CUDA_VISIBLE_DEVICES"),
 )
 """Without one of these, a text says nothing of `surprises`."""
 

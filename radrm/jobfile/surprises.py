@@ -5,6 +5,7 @@ lost. The text was read into commands (`shell`).
 
     left in the background   a job ends with its script
     its own folder           a job runs a copy of its script, so `$0` is not the submitted file
+    its own GPU              the job has another one, unless Slurm's way of counting from 0 is meant
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def surprises(job_file: JobFile) -> list[str]:
     text, is_copy = job_file.script, job_file.script is not None
     if text is None:
         text = shell.text_for_shell(job_file.argv)
+        if text is None and any(map(_chooses_gpu, job_file.argv)):
+            return own_gpu(job_file)
     elif not _names(job_file) & shell.SHELLS:
         return _of_python(job_file)
     if text is None:
@@ -70,7 +73,31 @@ def surprises(job_file: JobFile) -> list[str]:
             "the job runs a copy of the script, so $0 and BASH_SOURCE are not in its folder; write "
             '"${RADRM_SCRIPT:-$0}" in their place'
         )
+    if any(_chooses_gpu(word) for each in found for word in each.words):
+        notes += own_gpu(job_file)
     return notes
+
+
+def _chooses_gpu(word: str) -> bool:
+    name, _, value = word.partition("=")
+    return name == "CUDA_VISIBLE_DEVICES" and value.replace(",", "").isdigit()
+
+
+def own_gpu(job_file: JobFile, program: str | None = None) -> list[str]:
+    """A note that a job names its GPU itself. `program`: the text of a Python program that may."""
+    if job_file.options.gpus == 0:
+        return []
+    if program is not None:
+        lines = (line.partition("#")[0] for line in program.split("\n"))
+        if not any("CUDA_VISIBLE_DEVICES" in line and _OWN_GPU.search(line) for line in lines):
+            return []
+    return [
+        "it sets CUDA_VISIBLE_DEVICES to numbers of the server's GPUs, which it may not get; leave "
+        "that out (--prefer-gpus states a wish)"
+    ]
+
+
+_OWN_GPU = re.compile(r"""environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*f?["'][0-9]""")
 
 
 def _names(job_file: JobFile) -> set[str]:
@@ -238,10 +265,12 @@ def _of_python(job_file: JobFile) -> list[str]:
     """A note on a Python script that looks for its own folder, where its modules may lie."""
     if not any(re.fullmatch(r"python[0-9.]*", name) for name in _names(job_file)):
         return []
+    notes = own_gpu(job_file, job_file.script or "")
     lines: Iterable[str] = (job_file.script or "").split("\n")
     if not any(_OWN_FILE.search(line.partition("#")[0]) for line in lines):
-        return []
+        return notes
     return [
+        *notes,
         "the job runs a copy of the script, so __file__ and sys.argv[0] are not in its folder; "
-        "submit the command in its place: radrm submit -- python FILE"
+        "submit the command in its place: radrm submit -- python FILE",
     ]

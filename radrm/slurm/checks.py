@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from radrm.config import SlurmConfig
-from radrm.core.units import show_mib
+from radrm.core.units import show_mib, show_seconds
 from radrm.errors import RadrmError, Refused
 from radrm.host.health.checks import ask as ask_daemon
 from radrm.host.health.checks import ask_daemons, daemon, examined
@@ -32,7 +32,7 @@ from radrm.slurm.asking import (
     names_of,
     run,
 )
-from radrm.slurm.conf import Merged, merged, place_of
+from radrm.slurm.conf import USUAL, Merged, merged, place_of
 from radrm.slurm.facts import (
     ASK_S,
     Ask,
@@ -136,9 +136,10 @@ def accounting(config: Fields, gres: str) -> Finding:
     """Whether sacct has what a job asked for, and the figures that it leaves in its comment."""
     name = "accounting"
     if not value(config, "AccountingStorageType").endswith("/slurmdbd"):
+        kept = re.match(r"\d{1,9}", value(config, "MinJobAge"))
+        after = f"{show_seconds(float(kept[0]))} after its end" if kept else "soon after its end"
         forgotten = (
-            f"there is no slurmdbd, so Slurm forgets a job's comment with its GPU figures"
-            f" {value(config, 'MinJobAge') or 'soon'} after its end"
+            f"there is no slurmdbd, so Slurm forgets a job's comment with its GPU figures {after}"
         )
         step = "to keep them set up slurmdbd"
         return warn(name, forgotten, step)
@@ -372,7 +373,7 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
         return usable(partition, members)
 
     yield Check("slurmctld", look_at_controller, _QUESTION_S)
-    if os.access(asked.conf, os.R_OK):
+    if os.access(asked.conf, os.R_OK) or asked.conf not in ("", USUAL):
         yield Check("slurm.conf", look_at_file)
     if not settings and not files:
         return

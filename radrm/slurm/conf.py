@@ -20,14 +20,15 @@ from radrm.slurm.hostlists import expanded
 
 _MOST_READ = 16 << 20
 _MOST_INCLUDED = 20
-_USUAL = "/etc/slurm/slurm.conf"
+USUAL = "/etc/slurm/slurm.conf"
+"""Without one, a machine has its configuration of slurmctld."""
 
 Fields = dict[str, str]
 
 
 def place_of(environ: dict[str, str] | os._Environ[str]) -> str:
     """Return the path of the slurm.conf of this machine, as Slurm's commands find it."""
-    return environ.get("SLURM_CONF") or _USUAL
+    return environ.get("SLURM_CONF") or USUAL
 
 
 class Merged(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from contextlib import suppress
@@ -361,15 +362,16 @@ def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: Da
 
 
 def test_a_job_has_the_limits_of_where_it_was_submitted(guest: DaemonHome) -> None:
-    """As under Slurm: `ulimit -n 65535` before a submission is what its data loaders get."""
-    inner = "radrm submit --gpus=0 --name=inner -- sh -c 'ulimit -n; ulimit -s; umask'"
+    """As under Slurm, but for those that a shell has by default, which are never lowered."""
+    files = str(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    inner = "radrm submit --gpus=0 --name=inner -- sh -c 'ulimit -f; ulimit -n; umask'"
     guest.wait_end(
         guest.submit(
-            "--gpus=0", "--", "sh", "-c", f"umask 027; ulimit -Sn 123; ulimit -Ss 4000; {inner}"
+            "--gpus=0", "--", "sh", "-c", f"umask 027; ulimit -Sf 99999; ulimit -Sn 123; {inner}"
         )
     )
     guest.wait_end("inner")
-    assert guest.output(guest.job("inner")["id"]).split() == ["123", "4000", "0027"]
+    assert guest.output(guest.job("inner")["id"]).split() == ["99999", files, "0027"]
 
 
 def test_a_job_that_begins_anew_finds_no_checkpoint(guest: DaemonHome) -> None:

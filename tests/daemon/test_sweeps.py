@@ -169,6 +169,9 @@ def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
     told = guest.ask("cancel", jobs=["other", "net[1]"])
     assert [(each["name"], each["error"]) for each in told] == [("other", None), ("net[1]", None)]
     guest.wait_end("net[1]")
+    ids = [job["id"] for job in guest.ask("status", jobs=["net-a", "net-b"])]
+    span, both = f"{ids[0]}-{ids[-1]}", ",".join(map(str, ids))
+    assert [d["id"] for d in guest.ask("status", jobs=[span, both])][:2] == ids
     (told,) = guest.ask("requeue", jobs=["net[1]"])
     assert told["error"] is None, "a name of the past, too"
     guest.ask("cancel", jobs=["net[1]"])

@@ -89,6 +89,7 @@ MISSING = [
     (["python3 train.py"], {}, NoProgram, "it is one quoted argument; leave the quotes out"),
     (["cd /tmp && ls"], {}, NoProgram, "it is a line for a shell; write bash -c '...'"),
     (["FOO=1", "python3"], {}, NoProgram, "it sets a variable; use --env=FOO="),
+    (["CUDA_VISIBLE_DEVICES=1", "python3"], {}, NoProgram, "radrm sets that variable itself"),
     (["true"], {"output": "sub"}, UsageError, "is a folder; name a file in it, as --output=sub/%j"),
     (["true"], {"error": "new/"}, UsageError, "--error=new/ is a folder"),
 ]
@@ -132,6 +133,7 @@ def test_a_refusal_of_what_a_job_may_make_names_the_way_out(
         (["python", "train.py", "no.py"], None),
         (["python", "-c", "print()", "no.py"], None),
         (["python", "-m", "no.py"], None),
+        (["bash", "-lc", "python no.py"], None),
         (["cat", "no.py"], None),
     ],
 )

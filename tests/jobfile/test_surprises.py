@@ -6,7 +6,7 @@ import pytest
 
 from radrm.jobfile.confirmation import notes_on
 from radrm.jobfile.radfile import read_job_file, wrap_command
-from radrm.jobfile.surprises import surprises
+from radrm.jobfile.surprises import own_gpu, surprises
 
 T = "python train.py"
 
@@ -29,7 +29,7 @@ LEFT = [
     f"{T} & # wait",
     f"cat <<END\nwait\nEND\n{T} &",
     f'echo "wait"; {T} &',
-    f"CUDA_VISIBLE_DEVICES=0 {T} 2>&1 | tee log &",
+    f"OMP_NUM_THREADS=1 {T} 2>&1 | tee log &",
     "tmux new-session -d -s a 'python train.py'",
     "screen -dmS a python train.py",
     "docker run --gpus all -d image python train.py",
@@ -115,6 +115,39 @@ def test_a_script_that_follows_its_log_never_ends(script: str, told: bool) -> No
 )
 def test_the_text_for_a_shell_is_read_too(words: tuple[str, ...], told: bool) -> None:
     assert bool(surprises(wrap_command(words, {}))) == told
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (f"CUDA_VISIBLE_DEVICES=0 {T}", True),
+        ("export CUDA_VISIBLE_DEVICES=2,3", True),
+        (f"env CUDA_VISIBLE_DEVICES=1 {T}", True),
+        (f"#RAD --gpus=0\nCUDA_VISIBLE_DEVICES=0 {T}", False),
+        (f"CUDA_VISIBLE_DEVICES= {T}", False),
+        (f"CUDA_VISIBLE_DEVICES=-1 {T}", False),
+        (f"CUDA_VISIBLE_DEVICES=${{CUDA_VISIBLE_DEVICES%%,*}} {T}", False),
+        (f"# CUDA_VISIBLE_DEVICES=0 {T}\necho 'CUDA_VISIBLE_DEVICES=0 a'", False),
+    ],
+)
+def test_a_job_that_chooses_its_gpu_is_told_that_radrm_does(script: str, told: bool) -> None:
+    read = read_job_file(f"#!/bin/bash\n{script}\n".encode(), "run.sh", {})
+    assert ["CUDA_VISIBLE_DEVICES" in note for note in notes_on(read)] == [True] * told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", True),
+        ('os.environ["CUDA_VISIBLE_DEVICES"]="1,2"', True),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = args.gpu", False),
+        ("os.environ.setdefault('CUDA_VISIBLE_DEVICES', '0')", False),
+        ("# os.environ['CUDA_VISIBLE_DEVICES'] = '0'", False),
+    ],
+)
+def test_so_is_a_python_program(text: str, told: bool) -> None:
+    assert bool(notes(f"import os\n{text}", "#!/usr/bin/env python3")) is told
+    assert bool(own_gpu(wrap_command(["python", "train.py"], {}), text)) is told
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,10 @@ def open_to_all(home: Path) -> None:
 
 
 def test_a_job_of_another_user_is_that_users(
-    cluster: Cluster, jobs: Jobs, radrm_of_others: Path
+    cluster: Cluster, jobs: Jobs, radrm_of_others: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Who has no home on the node."""
+    monkeypatch.setitem(cluster.env, "HOME", "/nonexistent")
     open_to_all(jobs.free.folder / "home")
     script = through_radrm(
         'id -un; [ "$RADRM_ATTEMPT" = 2 ] && exit 7', "--gpu-memory=4G", "--retries=1"

@@ -9,9 +9,10 @@ job that worked there. A job *fails at once* within `QUICK_S` of its start, alon
 
 Most such failures are mistakes of users, and must cost no GPU. So the jobs of a user count once
 together, but each counts if another one of the same time works elsewhere: then the mistake is not
-in all of them. A job that was submitted after the user's last failure here counts not at all:
-somebody tries and errs. At `MOST` the device is doubted: it is drained for a pause that doubles.
-After it, one more failure that counts is enough; a job that works there ends the streak.
+in all of them. A job that was submitted `CORRECTED_S` after the user's last failure here counts not
+at all: somebody tries, errs and corrects. At `MOST` the device is doubted: it is drained for a
+pause that doubles. After it, one more failure that counts is enough; a job that works there ends
+the streak.
 
 Invariants:
 - No device is doubted unless a job works on another one. So a single device never is, and all
@@ -35,6 +36,8 @@ QUICK_S = 60.0
 MOST = 4
 SAME_TIME_S = 600.0
 """A job that works tells of jobs that are submitted later than so long before it."""
+CORRECTED_S = 5.0
+"""Nobody corrects a mistake faster; a loop of a shell submits its next job sooner."""
 _PAUSE_S = 60.0
 _LONGEST_S = 600.0
 
@@ -75,7 +78,7 @@ class _Streak(Struct):
         if known is None:
             self.of_user[run.uid] = _Failures(1, run.submitted_s, wall_s)
             return True
-        counts = run.submitted_s < known.last_s
+        counts = run.submitted_s < known.last_s + CORRECTED_S
         known.count += counts
         known.first_submitted_s = min(known.first_submitted_s, run.submitted_s)
         known.last_s = wall_s

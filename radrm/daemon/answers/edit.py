@@ -85,7 +85,9 @@ class Changes:
 
     def event(self, job: Job) -> ev.EditRequested:
         """Return the event that changes an unfinished job. Raises `Refused`."""
-        fixed = sorted(self._raw.keys() & marked(START))
+        ranged = any(role.count_max > role.count_min for role in job.spec.roles)
+        names = marked(START) if ranged else marked(START) | marked(SIZE)
+        fixed = sorted(self._raw.keys() & names)
         if fixed and not job.state.waiting:
             raise Refused(
                 f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"

@@ -20,12 +20,14 @@ def too_large_to_start(envelope: Envelope) -> str | None:
     """Why the kernel would start no program in this environment; None if it would.
 
     Without this check such a job would fail only at its launch. The limits are those of
-    execve(2); a job has its submitter's limit of the stack.
+    execve(2); a job has the larger limit of the stack, its submitter's or the daemon's.
     """
     stack, most = resource.getrlimit(resource.RLIMIT_STACK)
-    stack = (envelope.rlimits or {}).get("STACK", stack)
+    theirs = (envelope.rlimits or {}).get("STACK", stack)
     if most != resource.RLIM_INFINITY:
-        stack = most if stack == resource.RLIM_INFINITY else min(stack, most)
+        theirs = most if theirs == resource.RLIM_INFINITY else min(theirs, most)
+    if stack != resource.RLIM_INFINITY:
+        stack = theirs if theirs == resource.RLIM_INFINITY else max(stack, theirs)
     limit = _LARGEST_OF_ALL if stack == resource.RLIM_INFINITY else stack // 4
     limit = max(_SMALLEST_OF_ALL, min(limit, _LARGEST_OF_ALL))
     total = 0

@@ -4,6 +4,7 @@ References.
 
     12            job 12, or all elements of array 12
     12_3          element 3 of array 12
+    12-20, 12,14  the jobs of these ids, unless a job has this name
     12_[0-8:2,9]  elements of array 12, as `radrm status` shows those that are alike
     01ARZ3ND...   the job or array that was submitted under this ticket
     resnet50      the jobs of this name
@@ -172,6 +173,9 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PLAIN = re.compile(r"[\w.*?-]{1,60}")
 _ELEMENT = re.compile(r"([0-9]{1,18})_([0-9]{1,9})", re.ASCII)
 _SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?)?", re.ASCII)
+_LIST = re.compile(r"(?:[0-9]{1,18}(?:-[0-9]{1,18})?)(?:,[0-9]{1,18}(?:-[0-9]{1,18})?){0,99}", re.A)
+MAX_SPAN = 10_000
+"""Ids in ranges that are looked at for a word."""
 _ELEMENTS = re.compile(
     rf"([0-9]{{1,18}})_\[({_SPAN.pattern}(?:,{_SPAN.pattern}){{0,99}})\]", re.ASCII
 )
@@ -306,7 +310,7 @@ class References:
             for word, ids in found.items()
             if not ids and len(word) <= MAX_PATTERN and not _LATEST.fullmatch(word)
         ]
-        known: Mapping[str, Sequence[int]] = {}
+        known: dict[str, Sequence[int]] = {}
         if wanted:
             names = Names(wanted)
             if self._uid is not None:
@@ -314,6 +318,9 @@ class References:
             if self._others:
                 yield from self._look_up(names, None, pace)
             known = names.ids
+            for word in names.words:
+                if word not in known and (ids := (yield from self._listed(word, pace))):
+                    known[word] = ids
             check_count(count + sum(map(len, known.values())))
             found |= known
         return [
@@ -385,6 +392,25 @@ class References:
         if is_ticket(word.upper()):
             return self._store.of_ticket(word.upper())
         return []
+
+    def _listed(self, word: str, pace: Pace) -> Work[Sequence[int]]:
+        """The jobs of a list of ids and ranges of ids; none for other words."""
+        if not _LIST.fullmatch(word):
+            return []
+        found: dict[int, None] = {}
+        left = MAX_SPAN
+        for first, last in (each.partition("-")[::2] for each in word.split(",")):
+            if not last:
+                found |= dict.fromkeys(self._exact(first))
+                continue
+            span = range(int(first), int(last) + 1)[:left]
+            left -= len(span)
+            for job_id in span:
+                if self.current(job_id) is not None:
+                    found[job_id] = None
+                if pace.spent:
+                    yield from pace.rest()
+        return list(found)
 
     def _latest(self, back: int, pace: Pace) -> Work[Sequence[int]]:
         """The jobs of the client's latest submission but `back`; none if there is none."""

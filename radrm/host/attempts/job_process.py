@@ -116,13 +116,21 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         os._exit(code)
 
 
+_NEVER_LESS = frozenset({"NOFILE", "MEMLOCK", "STACK", "NPROC"})
+"""Limits that each shell has, and that the daemon's unit raises for its jobs. The others are none
+by default, so one in a shell is meant."""
+
+
 def _take_rlimits(wanted: dict[str, int]) -> None:
     """Take over the soft limits of the submitting process, as far as this one's hard limits go."""
+    most = resource.RLIM_INFINITY
     for name, soft in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}")
-        _, hard = resource.getrlimit(kind)
-        if hard != resource.RLIM_INFINITY:
-            soft = hard if soft == resource.RLIM_INFINITY else min(soft, hard)
+        own, hard = resource.getrlimit(kind)
+        if name in _NEVER_LESS and (own == most or own >= soft != most):
+            continue
+        if hard != most:
+            soft = hard if soft == most else min(soft, hard)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(kind, (soft, hard))
 

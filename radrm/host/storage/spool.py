@@ -203,8 +203,8 @@ def _outer(value: Any) -> bool:
 
 
 RLIMITS = ("NOFILE", "STACK", "CORE", "DATA", "AS", "MEMLOCK", "FSIZE", "NPROC")
-"""The limits of `setrlimit` that a job takes over from where it was submitted, as under Slurm. That
-of the CPU time is meant for what is typed there."""
+"""The limits of `setrlimit` that a job takes over from where it was submitted, as under Slurm
+(`host/attempts/job_process.py`). That of the CPU time is meant for what is typed there."""
 
 
 def _rlimits(value: Any) -> bool:

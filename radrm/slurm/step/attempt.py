@@ -9,7 +9,7 @@ import select
 import signal
 from importlib import import_module
 
-from radrm.errors import Refused
+from radrm.errors import Refused, one_line, plain
 from radrm.host.attempts import folder as attempts
 from radrm.host.processes.calls import library
 from radrm.host.processes.identity import WAKE
@@ -58,6 +58,7 @@ def die_of(number: int) -> None:
 _NAME = "radrm-runner"
 _BEGIN_S = 30.0
 """Real seconds that a runner may take until the job begins."""
+_LONGEST_WHY = 500
 
 
 def prepare() -> None:
@@ -114,8 +115,14 @@ def start(folder: str) -> Runner:
         raise Refused(f"the runner of the job cannot be started: {error.strerror}") from None
     finally:
         os.close(tell)
-    select.select([begun], [], [], _BEGIN_S)
-    os.close(begun)
+    try:
+        ready, _, _ = select.select([begun], [], [], _BEGIN_S)
+        failed = os.read(begun, _LONGEST_WHY).decode(errors="replace").strip() if ready else ""
+    finally:
+        os.close(begun)
+    if failed:
+        os.waitpid(pid, 0)
+        raise Refused(f"the runner of the job has failed: {plain(failed)}")
     return Runner(folder, pid)
 
 
@@ -126,12 +133,12 @@ def _become_runner(folder: str, token: str, tell: int, step: int) -> NoReturn:
 
     It ends with its step: then Slurm has ended the job, and the daemon ends what is left of it.
     """
-    from radrm.host.attempts import runner
-    from radrm.host.processes.naming import Shown
-    from radrm.host.processes.tree import die_with
-
     code = 1
     try:
+        from radrm.host.attempts import runner
+        from radrm.host.processes.naming import Shown
+        from radrm.host.processes.tree import die_with
+
         die_with(step)
         os.setsid()
         shown = Shown()
@@ -141,7 +148,11 @@ def _become_runner(folder: str, token: str, tell: int, step: int) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         for fd, own in ((null, 0), (tell, 1), (null, 2)):
             os.dup2(fd, own)
+        tell = 1
         code = runner.main(folder)
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            os.write(tell, one_line(error).encode(errors="replace"))
     finally:
         os._exit(code)
 

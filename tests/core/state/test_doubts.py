@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.records import Job
-from radrm.core.state.doubts import MOST
+from radrm.core.state.doubts import CORRECTED_S, MOST
 from radrm.core.words import JobState
 from tests.world import GIB, World, gpus
 
@@ -48,6 +48,19 @@ def test_a_broken_gpu_does_not_empty_the_queue(uids: list[int]) -> None:
     assert all(world.state(job).final for job in jobs)
 
 
+def test_a_loop_of_a_shell_submits_each_job_after_the_last_failure() -> None:
+    world = World(gpus(2))
+    long = world.submit(BIG)
+    world.pass_time(SOON_S)
+    for _ in range(MOST):
+        job = world.submit(BIG)
+        assert world.where(job) == (BAD,)
+        world.pass_time(0.5)
+        world.end(job, code=1)
+        world.pass_time(0.5)
+    assert drained(world, BAD) and world.state(long) is JobState.RUNNING
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_no_gpu_works_none_is_doubted(count: int) -> None:
     world = World(gpus(count))
@@ -64,7 +77,7 @@ def test_the_mistakes_of_a_user_cost_no_gpu(tries: str) -> None:
     world.pass_time(LONG_S if tries.endswith("works") else 3600.0)
     jobs = [world.submit(BIG) for _ in range(20 if tries == "a batch" else 0)]
     for number in range(20):
-        world.pass_time(1.0)
+        world.pass_time(CORRECTED_S)
         job = jobs[number] if jobs else world.submit(BIG)
         world.pass_time(SOON_S)
         assert world.where(job) == (BAD,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -380,3 +381,9 @@ def test_a_step_that_cannot_begin_gives_its_job_back(
 def test_a_fault_of_the_job_ends_it(begun: Callable[[Exception], Slurm]) -> None:
     with pytest.raises(Fault, match="line 3"):
         begun(BadFile("line 3"))
+
+
+def test_a_runner_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt.attempts, "read_record", lambda *_: ({"token": "t"}, None))
+    with pytest.raises(Refused, match="No such file"):
+        attempt.start(str(tmp_path / "none"))

@@ -82,10 +82,11 @@ def test_the_job_gets_exactly_what_was_planned(attempt: Attempt) -> None:
 
 def test_the_job_gets_soft_limits_as_far_as_its_hard_ones_go(attempt: Attempt) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limits = {"NOFILE": most + 1, "CORE": 0, "FSIZE": 1 << 20, "AS": -1}
-    code = "import resource as r; print([r.getrlimit(x)[0] for x in (r.RLIMIT_NOFILE, 4, 1)])"
+    limits = {"NOFILE": most + 1, "CORE": 0, "FSIZE": 1 << 20, "AS": -1, "STACK": 4096}
+    code = "import resource as r; print([r.getrlimit(x)[0] for x in (r.RLIMIT_NOFILE, 4, 1, 3)])"
     attempt.run(argv=[*PYTHON, code], rlimits=limits)
-    assert json.loads(attempt.text("out")) == [most, 0, 1 << 20]
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    assert json.loads(attempt.text("out")) == [most, 0, 1 << 20, stack], "none of a shell is less"
 
 
 def test_logs_are_added_to_and_may_be_one(attempt: Attempt) -> None:

@@ -130,6 +130,10 @@ def test_a_file_is_judged_before_it_is_live(
     assert levels(findings, "warn") == ["slurm.conf"] and len(findings) == 2
 
 
+def test_a_file_that_is_named_and_not_there_is_said(tmp_path: Path) -> None:
+    assert levels(found(nobody, tmp_path, conf=str(tmp_path / "none")), "warn") == ["slurm.conf"]
+
+
 @pytest.mark.parametrize(
     ("changed", "level"),
     [("", "ok"), ("HealthCheckProgram=/x", "warn"), ("JobSubmitPlugins=lua,more", "warn")],

@@ -58,7 +58,7 @@ OF_PARTITION = "DefMemPerNode=UNLIMITED"
 @pytest.mark.parametrize(
     ("changed", "counted", "level", "words"),
     [
-        ((), "", "warn", ["slurmdbd", "300 sec"]),
+        ((), "", "warn", ["slurmdbd", "5m00s"]),
         ((KEPT,), "cpu,mem", "warn", ["has no gres/gpumem", "restart"]),
         ((KEPT,), "cpu,gres/gpumem", "ok", []),
     ],
