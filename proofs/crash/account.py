@@ -114,7 +114,9 @@ def _check_starts(
     """Each attempt began once, and the one before it has an end that calls for another."""
     if job.kind not in ("elastic", "spoiled"):
         starts = _lines(f"{place.work}/starts/{name}")
-        began = {str(each["number"]) for each in made if each.get("started") is not None}
+        # One that was lost with the power may have begun, or not.
+        of = (each for each in made if each.get("started") or each["outcome"] == "lost")
+        began = {str(each["number"]) for each in of}
         for number, times in Counter(starts).items():
             if times > 1:
                 account.note("doubled", f"{name} began {times} times in attempt {number}")

@@ -93,9 +93,11 @@ class Resize(DueAction, frozen=True, kw_only=True):
 
 
 class TakeReadings(Action, frozen=True, kw_only=True):
-    """Read these devices now: their jobs have just changed."""
+    """Read these devices now: their jobs have just changed. A reading that began at `after_s` (boot
+    time) or later is one."""
 
     devices: tuple[str, ...]
+    after_s: float
 
 
 class EstimateJob(Action, frozen=True, kw_only=True):

@@ -51,11 +51,12 @@ _ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost
 class Attempts:
     """Reads the records of the scheduler's live attempts. Used by the loop's thread."""
 
-    def __init__(self, parts: Parts, stops: Stops) -> None:
+    def __init__(self, parts: Parts, stops: Stops, read_soon: Callable[[], None]) -> None:
         self._clock, self._scheduler = parts.devices.clock, parts.scheduler
         self._store, self._launcher = parts.records.store, parts.attempts.launcher
         self._mps = parts.devices.mps
         self._stops = stops
+        self._read_soon = read_soon
         self._failures = Failures(self._clock, self._mps)
         self._ends = Ends(self._clock, self._scheduler, self._launcher, self._failures)
         self._reports = parts.attempts.site.reports
@@ -155,6 +156,8 @@ class Attempts:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             if news is not None and attempt.serial not in news:
                 continue
+            if news is not None and attempt.started is not None and attempt.devices:
+                self._read_soon()  # most likely it has ended: they are read while its records are
             told = False
             while (found := self._launcher.poll(attempt.serial)) is not None:
                 if told and isinstance(found, (Ended, Lost)):

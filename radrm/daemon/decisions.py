@@ -5,9 +5,10 @@ Theory of operation. Invariant: an action is carried out only after its decision
 full disk), later events wait and are not stepped through. The result of an action is a new event;
 it takes the same path, until no event is left.
 
-A start that asks for no action is saved with the next decision, or soon (`START_S`): start.json is
-on disk, and says it again to a daemon that adopts the attempt. A kill meanwhile leaves what one
-before the look at start.json leaves.
+A start that asks for no action is saved with the next decision, or soon (`START_S`): start.json
+says it again to a daemon that adopts the attempt. So does exit.json of an end after which devices
+are read: the launch that follows from the readings is saved with it, before a client asks anything
+(`save_ends`). A kill meanwhile leaves what one before the look at the record leaves.
 
 Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
 and a client need not wait until it has started. Any other action about such an attempt has the
@@ -55,8 +56,8 @@ log = logging.getLogger("radrm")
 
 RETRY_S = 5.0
 """Real seconds between two tries to write a store that cannot be written."""
-START_S = 0.05
-"""Real seconds after which a start is on disk."""
+START_S, END_S = 0.05, 0.02
+"""Real seconds after which a start or an end is on disk."""
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
 
@@ -84,12 +85,18 @@ class Unsaved(Struct):
     logged: bool = False
 
     @property
-    def may_wait(self) -> bool:
-        """True for starts for which nothing is to be done."""
-        if self.submissions or self.edits or self.runs:
-            return False
-        starts = all(isinstance(event, ev.AttemptStarted) for event in self.events)
-        return starts and not any(decision.actions for decision in self.decisions)
+    def may_wait_s(self) -> float:
+        """Real seconds for which this may wait for the next decision; 0: it is saved at once.
+
+        Starts may wait for which nothing is to be done, and ends for which devices are read.
+        """
+        kinds = {type(event) for event in self.events}
+        if self.submissions or self.edits or not kinds <= {ev.AttemptStarted, ev.AttemptEnded}:
+            return 0.0
+        actions = {type(action) for decision in self.decisions for action in decision.actions}
+        if ev.AttemptEnded in kinds:
+            return END_S if actions == {act.TakeReadings} else 0.0
+        return 0.0 if actions else START_S
 
     def add(self, later: Unsaved) -> None:
         """Let what was decided later be saved together with this."""
@@ -120,9 +127,10 @@ class Decisions:
         self._submissions: list[Submission] = []
         self._edits: list[tuple[int, dict[str, Any]]] = []
         self._unsaved: Unsaved | None = None
-        self._starts: Unsaved | None = None
-        """Those that wait for the next decision."""
-        self._starts_due_s = inf
+        self._waiting: Unsaved | None = None
+        """Starts and ends that wait for the next decision."""
+        self._waiting_due_s = inf
+        self._end_waits = False
         self._launches: list[act.Launch] = []
         """Those that are saved, and wait for `launch`."""
         self._ended: list[Attempt | Job] = []
@@ -175,26 +183,32 @@ class Decisions:
         runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
         took_s = self.counts.tick() - began_s
         decided = Unsaved(events, decisions, submissions, edits, runs, took_s)
-        waits = decided.may_wait
-        if self._starts is not None:
-            self._starts.add(decided)
-            decided, self._starts = self._starts, None
-        if not waits:
+        wait_s = decided.may_wait_s
+        if self._waiting is not None:
+            self._waiting.add(decided)
+            decided, self._waiting = self._waiting, None
+        if wait_s == 0.0:
             self._unsaved = decided
             return
-        self._starts = decided
-        self._starts_due_s = min(self._starts_due_s, monotonic() + START_S)
+        self._waiting = decided
+        self._end_waits = self._end_waits or wait_s == END_S
+        self._waiting_due_s = min(self._waiting_due_s, monotonic() + wait_s)
 
     @property
     def due_in_s(self) -> float:
-        """Real seconds until `save_starts` has something to do."""
-        return max(0.0, self._starts_due_s - monotonic()) if self._starts is not None else inf
+        """Real seconds until `save_waiting` has something to do."""
+        return max(0.0, self._waiting_due_s - monotonic()) if self._waiting is not None else inf
 
-    def save_starts(self, due: bool = True) -> None:
-        """Save the starts that wait; `due`: only if it is time."""
-        if self._unsaved is None and self._starts is not None and (self.due_in_s <= 0 or not due):
-            self._unsaved, self._starts = self._starts, None
+    def save_waiting(self, due: bool = True) -> None:
+        """Save the starts and ends that wait; `due`: only if it is time."""
+        if self._unsaved is None and self._waiting is not None and (self.due_in_s <= 0 or not due):
+            self._unsaved, self._waiting = self._waiting, None
             self.commit()
+
+    def save_ends(self) -> None:
+        """Save the ends that wait: what has ended is in the store alone."""
+        if self._end_waits:
+            self.save_waiting(due=False)
 
     def _log_refusal(self, proposal: Proposal, refusal: Refusal) -> None:
         """Log the first refusal of each kind. `radrm explain` has the others."""
@@ -214,7 +228,7 @@ class Decisions:
             if not self._save(self._unsaved):
                 return False
             saved, self._unsaved = self._unsaved, None
-            self._starts_due_s = inf
+            self._waiting_due_s, self._end_waits = inf, False
             self.counts.note(saved.events, saved.decisions, saved.took_s)
             if saved.logged:
                 self._events.insert(0, self._effects.delayed())
@@ -312,7 +326,7 @@ class Decisions:
             if now_s < self._volatile_s:
                 return
             self._volatile_s = now_s + VOLATILE_S
-        self.save_starts(due=now_s is not None)
+        self.save_waiting(due=now_s is not None)
         if self._unsaved is None:
             with contextlib.suppress(StoreError):  # the next decision that fails is logged
                 self._store.save_volatile()

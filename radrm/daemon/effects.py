@@ -64,7 +64,7 @@ class Effects:
         parts: Parts,
         resizes: Resizes,
         stops: Stops,
-        read_soon: Callable[[], None],
+        read_soon: Callable[[float], None],
         post: Callable[[ServerReady | ev.Event], None],
     ) -> None:
         self._clock, self._scheduler = parts.devices.clock, parts.scheduler
@@ -138,9 +138,10 @@ class Effects:
     def begin_readings(self, decisions: Iterable[Decision]) -> None:
         """Have the devices read if one of these decisions asks for it. That changes nothing, so it
         needs no saved decision: the devices are read while it is saved."""
-        actions = (action for decision in decisions for action in decision.actions)
-        if any(isinstance(action, act.TakeReadings) for action in actions):
-            self._read_soon()
+        actions = [action for decision in decisions for action in decision.actions]
+        wanted = [each.after_s for each in actions if isinstance(each, act.TakeReadings)]
+        if wanted:
+            self._read_soon(max(wanted))
 
     def delayed(self) -> ev.Event:
         """Return the event that says that the actions to come have waited for the store."""
@@ -187,6 +188,7 @@ class Effects:
             if isinstance(record, Job):
                 self._steps.note(record)
             if isinstance(record, Attempt) and record.ended is not None:
+                self._launcher.stored(record.serial)
                 self._site.reports.end(record.serial)
                 yield record
                 job = self._scheduler.snapshot.job(record.job_id)

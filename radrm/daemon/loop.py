@@ -173,7 +173,7 @@ class Loop:
             steps=self.steps,
         )
         self._stops = Stops(self.launcher, parts.devices.mps, self.post)
-        self._attempts = Attempts(parts, self._stops)
+        self._attempts = Attempts(parts, self._stops, self._monitor.read_soon)
         self._resizes = Resizes(parts, self._wakeups.wake, self._monitor.read_soon)
         effects = Effects(parts, self._resizes, self._stops, self._monitor.read_soon, self.post)
         self.capping = effects.capping
@@ -365,6 +365,8 @@ class Loop:
         # Drain only what is queued now, so that a busy client cannot starve events.
         for news in self._inbox.queued():
             self._take(news)
+        if self._turns.pending:
+            self._decisions.save_ends()
         self._turns.run()
         self._decisions.launch()
         now = self.clock.now()
@@ -378,7 +380,7 @@ class Loop:
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.launch()
-        self._decisions.save_starts()
+        self._decisions.save_waiting()
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
         self.parts.spool.refused.work()
         if not self.unsaved:

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
@@ -66,6 +67,8 @@ class Monitor:
         self._erring: frozenset[str] = frozenset()
         self._call: tuple[int, float] | None = None
         """The number of the call under way, and when it began (real, monotonic)."""
+        self._began_s = -inf
+        """The boot time at which the last reading began."""
         self._late = 0
         """The number of the last call for which error readings were posted."""
         self._troubles: dict[str, str] = {}
@@ -78,9 +81,11 @@ class Monitor:
         self._reader.start()
         self._watcher.start()
 
-    def read_soon(self) -> None:
-        """Read at once, because something has changed on a device."""
-        self._wanted.set()
+    def read_soon(self, after_s: float = inf) -> None:
+        """Read at once, because something has changed on a device; not if a reading that began at
+        `after_s` (boot time) or later is under way or done."""
+        if self._began_s < after_s:
+            self._wanted.set()
 
     def acknowledge(self, uuid: str) -> None:
         """Forget the faults that were read on this device; an administrator has checked it."""
@@ -172,6 +177,7 @@ class Monitor:
         try:
             self._list()
             at = self._clock.now()
+            self._began_s = at.boot_s
             uuids = [device.uuid for device in self._devices]
             readings = self._source.read(uuids, at, self._owner_of)
         except DeviceError as error:

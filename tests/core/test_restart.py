@@ -320,8 +320,8 @@ def test_a_ledger_hears_of_an_exit_later() -> None:
     usage = led.release(1, now_s=1030.0, left_s=1020.0)
     assert usage is not None and usage.energy_j == pytest.approx(20 * 50.0)
     assert led.warm_from_s == 1021.0
-    led.take(reading(1029.0, used=0, smact=0.2, power_w=100.0))
-    assert "not been read since" in (led.unreadable(1030.0) or ""), "read before we heard of it"
+    led.take(reading(1019.0, used=0, smact=0.2, power_w=100.0))
+    assert "not been read since" in (led.unreadable(1020.0) or ""), "read before it had ended"
     led.take(reading(1030.0, used=0, smact=0.2, power_w=100.0))
     assert (led.unreadable(1030.0), led.smact) == (None, 0.2)
     assert led.occupants[2].energy_j == pytest.approx(20 * 50.0 + 10 * 100.0)

@@ -26,7 +26,7 @@ def adopted(world: World, found: object, rebooted: bool = False) -> Any:
         records=Mock(),
         attempts=Mock(launcher=launcher),
     )
-    attempts = Attempts(parts, Stops(launcher, None, Mock()))
+    attempts = Attempts(parts, Stops(launcher, None, Mock()), Mock())
     alive = Mock()
     launcher.events = attempts.adopt(alive)
     # Between two of them, for a thousand take long and systemd waits for a sign.

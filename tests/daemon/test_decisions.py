@@ -14,7 +14,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.proposals import Preempt
-from radrm.core.records import Job, Placement, Share
+from radrm.core.records import Attempt, Job, Placement, Share
 from radrm.core.words import Collocation, JobState, Resizing
 from radrm.daemon.decisions import (
     CLEARED_AT_ONCE,
@@ -237,10 +237,11 @@ def test_a_start_is_saved_with_what_follows() -> None:
     decisions.process([start])
     assert world.scheduler.state.jobs[job.id].state is JobState.RUNNING
     assert not save.called and not decisions.unsaved and 0 < decisions.due_in_s < 1
-    decisions.save_starts()
+    decisions.save_waiting()
     assert not save.called, "it is not due"
     end = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
     decisions.process([end])
+    decisions.save_ends()
     (saved,) = [each.args[0] for each in save.call_args_list]
     states = [record.state for each in saved for record in each.changed if isinstance(record, Job)]
     assert states == [JobState.RUNNING, JobState.FAILED], "in one transaction, in order"
@@ -258,7 +259,7 @@ def test_a_start_that_nothing_follows_is_saved(by: str, monkeypatch: pytest.Monk
     decisions.process([start])
     if by == "time":
         monkeypatch.setattr("radrm.daemon.decisions.monotonic", lambda: inf)
-        decisions.save_starts()
+        decisions.save_waiting()
     else:
         decisions.save_volatile()
     save.assert_called_once()
@@ -277,16 +278,33 @@ def test_what_has_ended_is_cleared_a_few_at_a_time() -> None:
     assert left == [MOST_UNCLEARED, MOST_UNCLEARED, MOST_UNCLEARED - few, MOST_UNCLEARED - 2 * few]
 
 
-def test_devices_are_read_while_the_end_of_their_job_is_saved() -> None:
+@pytest.mark.parametrize("by", ["readings", "a question", "time", "another end"])
+def test_an_end_is_saved_with_what_follows_from_the_readings(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world, job, launch = launched()
     effects = effects_of(world)
-    decisions, read = decisions_of(world, effects), effects._read_soon
+    decisions = decisions_of(world, effects)
     decisions.commit()
-    decisions._store.save.side_effect = lambda *_: read.assert_called_once()
+    save = decisions._store.save
+    save.reset_mock()
     ended = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
     decisions.process([ended])
-    assert not decisions.unsaved
-    read.assert_called_once()
+    effects._read_soon.assert_called_once()
+    assert not save.called and not decisions.unsaved and 0 < decisions.due_in_s < 1
+    if by == "readings":
+        decisions.process([ev.ReadingsTaken(at=world.now, readings=())])
+    elif by == "another end":  # of a job without devices: nothing is read
+        decisions.process([ended])
+    elif by == "a question":
+        decisions.save_ends()
+    else:
+        monkeypatch.setattr("radrm.daemon.decisions.monotonic", lambda: inf)
+        decisions.save_waiting()
+    (saved,) = [each.args[0] for each in save.call_args_list]
+    assert any(isinstance(each, Attempt) for each in saved[0].changed)
+    decisions.save_ends()
+    save.assert_called_once()
 
 
 def test_the_client_of_a_new_envelope_is_answered_before_its_job_is_launched() -> None:
@@ -355,7 +373,7 @@ def test_what_cannot_be_saved_now_is_done_later() -> None:
 
 def test_volatile_records_are_written_now_and_then_but_never_before_decisions() -> None:
     world = World(gpus(1))
-    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=()))
+    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=(), after_s=0.0))
     save_volatile = decisions._store.save_volatile
     decisions.save_volatile(100.0)
     assert save_volatile.call_count == 0, "a decision waits for the store"
@@ -369,7 +387,7 @@ def test_volatile_records_are_written_now_and_then_but_never_before_decisions() 
 
 def test_a_full_disk_harms_nobody_while_figures_wait() -> None:
     world = World(gpus(1))
-    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=()))
+    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=(), after_s=0.0))
     decisions.commit()
     decisions._store.save_volatile.side_effect = StoreError("full")
     decisions.save_volatile()

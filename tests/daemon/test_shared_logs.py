@@ -40,7 +40,7 @@ class Server:
             records=Mock(),
             attempts=Mock(launcher=self.launcher),
         )
-        self.attempts = Attempts(parts, Stops(self.launcher, None, Mock()))
+        self.attempts = Attempts(parts, Stops(self.launcher, None, Mock()), Mock())
 
     def submit(self, logs: set[str]) -> None:
         self.jobs.append(self.world.submit(GIB))

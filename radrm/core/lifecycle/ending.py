@@ -25,7 +25,9 @@ Invariants:
   attempt.
 - The reason of a stop decides, whatever the exit code. A job that exits with 0 after the TERM
   of a cancel is cancelled.
-- Devices are released in the same step, and take no job until they have been read again.
+- Devices are released in the same step, and take no job until a reading that began after the end:
+  nothing of the attempt runs then, so its memory is given back. The host begins one as soon as it
+  hears of the end, before it has read how the attempt ended.
 - A job whose processes outlive KILL (`give_up`) is not run again by itself: none runs twice.
 
 What may interleave: an end may be reported before the start. It may have happened before a stop

@@ -81,7 +81,7 @@ def release_devices(
         if ledger is not None:
             state.forget_if_gone(uuid)
     if devices:
-        state.act(TakeReadings(devices=tuple(devices)))
+        state.act(TakeReadings(devices=tuple(devices), after_s=left_s))
     return tuple(usage)
 
 

@@ -552,7 +552,7 @@ class DeviceLedger:
 
     def release(self, job_id: int, now_s: float, left_s: float | None = None) -> Usage | None:
         """Remove an attempt that left at `left_s` (now, if None), and return its usage. None if it
-        is not here. The device takes no job until it has been read after `now_s`."""
+        is not here. The device takes no job until it has been read after that."""
         if job_id not in self.occupants:
             return None
         self.version += 1
@@ -565,7 +565,7 @@ class DeviceLedger:
             self.cohort.after_leave(occupant.uid, now_s, self._settings.mps_cohort_s)
         self.load.after_leave(not self.occupants)
         self.load.warm_up(self._latest_s(), left_s)
-        self.fresh_from_s = now_s
+        self.fresh_from_s = max(self.fresh_from_s, left_s)
         return occupant.usage(self.device.uuid)
 
     def turn_over(self, now_s: float) -> int | None:

@@ -33,6 +33,7 @@ _FORMS = (
 _SIGN = re.compile(rb"[0-9a-f]{64}|/(?:apptainer|singularity)-")
 """A control group without it is no container: that holds for most processes."""
 _MOST_REMEMBERED = 1024
+_FEW = 50
 
 
 class Container:
@@ -114,11 +115,7 @@ class Containers:
         All processes that the attempt has started have pids above this. Where none of these is in
         a container, the others, most of a server's, need no look.
         """
-        if (
-            above
-            and not known
-            and not any(self._groups(pid) for pid in self._pids() if pid > above)
-        ):
+        if above and not known and not any(map(self._groups, self._newer(above))):
             return []
         return [
             each
@@ -126,6 +123,14 @@ class Containers:
             if each.group in known
             or (token_of(each.first, self._proc) == token and self._begins(each.first))
         ]
+
+    def _newer(self, pid: int) -> list[int]:
+        """The pids above this one; some may be free. The last that was given out is in `loadavg`:
+        a list of all processes costs a short job more than a few looks in vain."""
+        last = start_of(f"{self._proc}/loadavg").split()[-1:]
+        if last and 0 <= int(last[0]) - pid <= _FEW:
+            return list(range(pid + 1, int(last[0]) + 1))
+        return [each for each in self._pids() if each > pid]
 
     def _pids(self) -> list[int]:
         return [int(name) for name in os.listdir(self._proc) if name.isdigit()]

@@ -7,15 +7,16 @@ back every file but a synced exit.json. What is left then proves no start to be 
 knows the boot of each launch, and one of an earlier boot counts as begun.
 
     launch.json   the daemon's, before the runner starts: all that the runner needs
-    lock          held by the runner while it lives
+    lock          held by the runner while it runs the attempt
     claim         made by the process that decides the attempt: its runner, to run it, or
                   a daemon that found no runner, so that none ever starts it
     script        the runner's copy of the job's script, its user's to read
     start.json    the runner's: there before the job's first instruction. A step's is synced: one
                   that has not begun is run again by Slurm
     exit.json     the runner's, once the last process of the job is gone. It tells the daemon before
-                  the record is on disk: the end is, once the daemon has stored it, and if a power
-                  failure comes before both, the attempt is lost as if that had come while it ran
+                  the record is on disk: the end is, once the daemon has stored it. Only if it does
+                  not say so soon, the record is synced. If a power failure comes before both, the
+                  attempt is lost as if that had come while it ran
 
 Without start.json nothing of the job ever ran, and with exit.json nothing of it runs any
 more. So an attempt is, on this host, in one of these states (`evidence.State`), and never in an
@@ -205,31 +206,24 @@ def remove_folder(parent: str, name: str) -> None:
         os.close(above)
 
 
-def write_record(
-    folder: str,
-    name: str,
-    fields: Fields,
-    durably: bool = True,
-    whole: Callable[[], None] | None = None,
-) -> None:
-    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it.
-    `whole`: as in `write_durably`."""
-    path, data = os.path.join(folder, name), _encode(fields)
-    if durably:
-        write_durably(path, data, whole=whole)
-    else:
-        write_whole(path, data)
+def write_record(folder: str, name: str, fields: Fields, durably: bool = True) -> None:
+    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it."""
+    write = write_durably if durably else write_whole
+    write(os.path.join(folder, name), _encode(fields))
 
 
-def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], None]) -> bool:
+def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], bool]) -> bool:
     """Write the exit record, patiently: without it the attempt is lost. `lock`: the descriptor of
-    the lock file, which keeps room for it. `tell` is called when the record can be read; from then
-    on the daemon may remove the folder. False if it cannot be written."""
+    the lock file, which keeps room for it. `tell` is called when the record can be read: from then
+    on the daemon may remove the folder. It returns whether the daemon has stored the end; else the
+    record is synced. False if it cannot be written."""
     record = {**NO_END, **end, **now()}
     deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
     while True:
         try:
-            write_record(folder, EXIT, record, whole=tell)
+            write_record(folder, EXIT, record, durably=False)
+            if not tell():
+                _sync_exit(folder)
             return True
         except OSError:
             if time.monotonic() > deadline or not os.path.isdir(folder):
@@ -241,6 +235,18 @@ def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], None]) ->
             record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
         record |= {"tasks": None, "redirected": None}
         time.sleep(0.2)
+
+
+def _sync_exit(folder: str) -> None:
+    """Put the exit record on disk, with its name. Raises `OSError`."""
+    for path in (os.path.join(folder, EXIT), folder):
+        with contextlib.suppress(FileNotFoundError):  # it is stored, and was removed
+            fd = os.open(path, READING)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+    crossed("exit record synced")
 
 
 def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:

@@ -185,6 +185,8 @@ class Forker:
         """Run what is ordered, one attempt after the other."""
         for _ in range(_MOST_STARTS):
             words, gates = receive(daemon)
+            while words is not None and runner.STORED in words:  # it came too late
+                words, gates = receive(daemon)
             if words is None or "folder" not in words:
                 return
             if gates and gates[0] != start_runner.GATE:

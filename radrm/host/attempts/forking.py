@@ -26,6 +26,7 @@ from msgspec import Struct
 import radrm
 from radrm.host.attempts import forker
 from radrm.host.attempts.forker import FREE, NEXT, NOW, receive, send
+from radrm.host.attempts.runner import STORED
 from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.processes.naming import ROOM
@@ -56,14 +57,24 @@ class Runner(Struct):
     orders: int
     """The socket by which it is ordered, and tells of records."""
     user: int | None = None
+    serial: int | None = None
+    """The last attempt that it has run."""
 
     def begin(self, folder: str, token: str, gate: int | None) -> None:
         """Have it run an attempt. Raises `OSError` if it has ended, or cannot take this one."""
         if len(token) > _LONGEST_TOKEN:
             raise OSError("it cannot show this token")
+        self._say({"folder": folder, "token": token}, [] if gate is None else [gate])
+
+    def say_stored(self, folder: str) -> None:
+        """Tell it that the end of its last attempt is stored: its record need not survive."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._say({STORED: folder}, [])
+
+    def _say(self, words: dict[str, str], fds: list[int]) -> None:
         to = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, self.orders)
         try:
-            send(to, {"folder": folder, "token": token}, [] if gate is None else [gate])
+            send(to, words, fds)
         finally:
             to.detach()
 

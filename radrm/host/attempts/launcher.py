@@ -382,6 +382,12 @@ class Launcher:
         paths = (os.path.join(launch["cwd"], launch[which]) for which in ("stdout", "stderr"))
         return {os.path.normpath(path) for path in paths if not path.startswith("/dev/")}
 
+    def stored(self, serial: int) -> None:
+        """The end of this attempt is stored: its runner need not sync the record of it."""
+        for runner in self._waiting:
+            if runner.serial == serial:
+                runner.say_stored(self.folder(serial))
+
     def forget(self, serial: int) -> None:
         """Remove the folder of an attempt whose end is stored."""
         if serial in self._live:

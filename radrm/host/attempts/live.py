@@ -231,7 +231,7 @@ class Live(Struct):
         if runner is None or self.was_signalled or None in (self.pidfd, self.announcement):
             return None
         self.pidfd = self.announcement = None
-        runner.user = self.uid
+        runner.user, runner.serial = self.uid, self.serial
         return runner
 
     def spawn_runner(self, gate: int | None) -> None:

@@ -23,11 +23,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import select
 import signal
+import stat
 import sys
 import time
-from functools import cache
+from functools import cache, partial
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
@@ -66,6 +69,10 @@ _ALL = signal.valid_signals()
 _WAKING = CONTROL | {signal.SIGCHLD}
 
 _RESERVE = b" " * 65536
+STORED = "stored"
+"""The daemon's word, with the folder of an attempt whose end it has stored."""
+_PATIENCE_S = 0.1
+"""How long that is waited for before the exit record is synced: a sync would hold up the store."""
 _LAST_LOOK_S = 1.0
 """How long the end of an attempt waits for the watcher's last look."""
 
@@ -99,7 +106,7 @@ def _run_with(lock: int, folder: str, me: Identity, reaper: bool) -> bool | None
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
         end = Runner(folder, lock, me, launch, reaper).run()
-    written = attempts.write_exit(folder, lock, end, _tell)
+    written = attempts.write_exit(folder, lock, end, partial(_tell_end, folder))
     crossed("runner is done")
     return written
 
@@ -121,6 +128,19 @@ def _tell() -> None:
     """Tell the daemon that there is a record to read."""
     with contextlib.suppress(OSError):  # it may have closed its end
         os.write(1, b"\n")
+
+
+def _tell_end(folder: str) -> bool:
+    """Tell the daemon that the exit record can be read. Return whether it has stored the end: it
+    says so to a fork (`STORED`), whose output is a socket."""
+    _tell()
+    wanted, said = json.dumps({STORED: folder}).encode(), b"-"
+    until_s = time.monotonic() + (_PATIENCE_S if stat.S_ISSOCK(os.fstat(1).st_mode) else 0.0)
+    with contextlib.suppress(OSError):
+        while said not in (wanted, b"") and (left_s := until_s - time.monotonic()) > 0:
+            if select.select([1], [], [], left_s)[0]:
+                said = os.read(1, len(wanted) + 1)
+    return said == wanted
 
 
 class Runner:
@@ -226,9 +246,10 @@ class Runner:
                 self._watcher = log_watcher.start(self._launch, groups, os.getpid())
                 crossed("log watcher started")
             self._write_start(not_limited or outside, bound)
-            crossed("start announced")
+            crossed("start written")
             job_process.let_go_on(begin)
             crossed("job begun")
+            _tell()
         finally:
             os.close(begin)
         return errors
@@ -273,7 +294,6 @@ class Runner:
         # Slurm runs a step again that had not begun, so this must survive a power failure.
         is_step = os.path.basename(self._folder) == attempts.STEP
         attempts.write_record(self._folder, attempts.START, record, durably=is_step)
-        _tell()
 
     # ---------------------------------------------------------------- waiting
 

@@ -10,31 +10,20 @@ import os
 
 from radrm.host.crossings import crossed
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _DRAWN = 6
 """Random bytes in the name of a draft."""
 
 
-def write_durably(
-    path: str | os.PathLike[str],
-    data: bytes,
-    mode: int = 0o600,
-    whole: Callable[[], None] | None = None,
-) -> None:
+def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
     """Put `data` into the file `path`, with exactly the permissions `mode`.
 
     When this returns, the file survives a power failure; when it raises `OSError`, the
     file is as it was. A process killed in between may leave a hidden `.NAME.*.tmp`.
-    `whole` is called when every process sees the whole file and a power failure may still spoil
-    it; then the file may be removed meanwhile, and after an error it is there or as it was.
     """
     folder, name = os.path.split(os.fspath(path))
     above = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        write_whole(path, data, mode, synced=whole is None, whole=whole)
+        write_whole(path, data, mode, synced=True)
         os.fsync(above)
     finally:
         os.close(above)
@@ -42,16 +31,10 @@ def write_durably(
 
 
 def write_whole(
-    path: str | os.PathLike[str],
-    data: bytes,
-    mode: int = 0o600,
-    synced: bool = False,
-    whole: Callable[[], None] | None = None,
+    path: str | os.PathLike[str], data: bytes, mode: int = 0o600, synced: bool = False
 ) -> None:
-    """As `write_durably`, but a power failure may leave the file empty, or no name of it.
-
-    `synced`, `whole`: only the name may be lost.
-    """
+    """As `write_durably`, but a power failure may leave the file empty, or no name of it; `synced`:
+    only the name may be lost."""
     folder, name = os.path.split(os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{os.urandom(_DRAWN).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,22 +45,15 @@ def write_whole(
             write_all(fd, data)
             crossed("file written", name)
             if synced:
-                _sync(fd, name)
+                os.fsync(fd)
+                crossed("file synced", name)
             os.rename(temporary, path)
         except BaseException:
             os.unlink(temporary)
             raise
         crossed("file renamed", name)
-        if whole is not None:
-            whole()
-            _sync(fd, name)
     finally:
         os.close(fd)
-
-
-def _sync(fd: int, name: str) -> None:
-    os.fsync(fd)
-    crossed("file synced", name)
 
 
 def remove_drafts(path: str) -> None:

@@ -48,7 +48,7 @@ class Host:
         self.posted: list[Any] = []
         self.clock: Any = SimpleNamespace(now=lambda: world.now, real_s=lambda s: s)
         self.stops = Stops(self.launcher, self.mps, self.posted.append)
-        self.attempts = Attempts(self.parts(), self.stops)
+        self.attempts = Attempts(self.parts(), self.stops, Mock())
 
     def parts(self) -> Any:
         """What the daemon is made of, as far as these use it."""

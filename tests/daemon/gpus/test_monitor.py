@@ -125,7 +125,9 @@ def test_it_reads_at_once_when_asked(world: World) -> None:
     monitor = world.start(interval_s=3600.0)
     world.next()
     monitor.read_soon()
-    world.next()
+    began_s = world.next_reading().at.boot_s
+    monitor.read_soon(after_s=began_s)
+    assert not monitor._wanted.is_set(), "that one was late enough"
     monitor.acknowledge("GPU-0")
     world.next()
     assert world.source.acknowledged == ["GPU-0"]

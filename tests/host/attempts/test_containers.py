@@ -214,7 +214,11 @@ def test_owners_believe_the_first_process(run: Run) -> None:
     assert owners.owner_of(unmanaged.pid) is None
 
 
-def test_only_what_is_newer_than_the_attempt_is_looked_at(proc: Proc) -> None:
+@pytest.mark.parametrize("last", [None, "60", "5000", "7"])
+def test_only_what_is_newer_than_the_attempt_is_looked_at(proc: Proc, last: str | None) -> None:
+    """Whatever number was given out last: the numbers may begin again from the bottom."""
+    if last is not None:
+        (proc.folder / "loadavg").write_text(f"0.1 0.2 0.3 1/234 {last}\n")
     proc.process(50, scope(A), 9, "1", RADRM_TOKEN=TOKEN)
     containers = Containers(str(proc.folder))
     assert containers.of_attempt(TOKEN, above=50) == []

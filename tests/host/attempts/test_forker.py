@@ -223,8 +223,9 @@ def test_a_spare_outlives_its_forker_and_ends_when_nobody_can_order_it(forker: F
 # ------------------------------------------------------------------ one attempt after the other
 
 
-def runners_of(host: Host, daemon: Launcher, **changes: Any) -> list[int]:
-    """The runners of two attempts, the second of which begins when the first one's is free."""
+def runners_of(host: Host, daemon: Launcher, late: bool = False, **changes: Any) -> list[int]:
+    """The runners of two attempts, the second of which begins when the first one's is free. `late`:
+    the word that its end is stored came too late."""
     pids = []
     for serial, its in ((8, {}), (9, changes)):
         daemon.launch(host.plan("true", serial=serial, token=f"{host.token}-{serial}", **its))
@@ -232,14 +233,20 @@ def runners_of(host: Host, daemon: Launcher, **changes: Any) -> list[int]:
         assert live.runner is not None
         pids.append(live.runner.pid)
         ended_in(daemon, serial)
+        if not late:
+            daemon.stored(serial)
         for waiting in daemon._waiting[-1:]:
             assert select.select([waiting.orders], [], [], 30)[0]
             assert token_of(waiting.identity.pid) is None
+        daemon.stored(serial)
     return pids
 
 
-def test_a_runner_runs_one_attempt_after_the_other_of_a_user(host: Host, forker: Forker) -> None:
-    first, second = runners_of(host, launcher(host, forker))
+@pytest.mark.parametrize("late", [False, True])
+def test_a_runner_runs_one_attempt_after_the_other_of_a_user(
+    host: Host, forker: Forker, late: bool
+) -> None:
+    first, second = runners_of(host, launcher(host, forker), late)
     assert first == second
 
 

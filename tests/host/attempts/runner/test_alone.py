@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -69,20 +70,39 @@ def test_a_full_disk_delays_the_exit_record(
     write = attempts.write_record
 
     def full_until_room_is_made(
-        folder: str, name: str, fields: dict[str, Any], whole: Callable[[], None]
+        folder: str, name: str, fields: dict[str, Any], durably: bool
     ) -> None:
         if os.fstat(lock).st_size or len(json.dumps(fields)) > len(runner._RESERVE):
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(folder, name, fields, whole=whole)
+        write(folder, name, fields, durably)
 
     monkeypatch.setattr(attempts, "write_record", full_until_room_is_made)
     monkeypatch.setattr(runner.time, "sleep", lambda _: None)
     tail = "\u20ac" * 60000 + "CUDA out of memory"
     end = {"code": 7, "stderr_tail": tail, "stdout_tail": tail}
-    assert attempts.write_exit(str(tmp_path), lock, end, lambda: None)
+    assert attempts.write_exit(str(tmp_path), lock, end, lambda: False)
     fields, _ = attempts.read_record(str(tmp_path), attempts.EXIT)
     assert fields is not None and fields["code"] == 7
     assert fields["stderr_tail"].endswith("CUDA out of memory")
+    os.close(lock)
+
+
+@pytest.mark.parametrize(("stored", "removed", "syncs"), [(0, 0, 2), (1, 0, 0), (0, 1, 0)])
+def test_an_exit_record_is_synced_unless_the_end_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool, removed: bool, syncs: int
+) -> None:
+    def tell() -> bool:
+        assert attempts.read_record(str(folder), attempts.EXIT)[0] is not None
+        if removed:  # the daemon had stored it, and could not say so in time
+            shutil.rmtree(folder)
+        return stored
+
+    folder, synced = tmp_path / "7", list[int]()
+    folder.mkdir()
+    lock = attempts.take_lock(str(folder))
+    monkeypatch.setattr(os, "fsync", synced.append)
+    assert attempts.write_exit(str(folder), lock, {"code": 0}, tell)
+    assert len(synced) == syncs
     os.close(lock)
 
 
