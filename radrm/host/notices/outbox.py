@@ -94,7 +94,7 @@ class Sender(Struct, frozen=True):
             errand.wait()
         finally:
             late, output = errand.late, errand.output
-            errand.end()
+            errand.end(thorough=True)
         return _checked(output) or Result(
             f"it took longer than {LIMIT_S} s" if late else "the process ended without an answer"
         )

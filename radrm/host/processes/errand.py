@@ -128,10 +128,10 @@ class Errand:
         """True once its time limit has passed."""
         return time.monotonic() > self._limit_at
 
-    def end(self) -> None:
-        """End it, and processes that it may have left."""
+    def end(self, thorough: bool) -> None:
+        """End it. `thorough`: also processes that it may have left, which takes longer."""
         gone = self._group is not None and cgroups.kill(self._group)
-        if not gone:
+        if not gone and thorough:
             kill_tree(self._token, None, known=[self._process.pid], cgroup=self._group)
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
