@@ -35,7 +35,7 @@ from radrm.lab.simulator.loop import in_order
 from radrm.lab.simulator.metrics import step_durations
 from radrm.lab.simulator.scenario import Life
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.world import LiveAttempt, World
+from radrm.lab.simulator.world import SimulatedAttempt, World
 from radrm.simulated.spec import A100_IDLE_W, A100_PEAK_W, parse, watts
 from tests.paths import SHARED_DATA
 
@@ -227,7 +227,7 @@ def placed(jobs: Sequence[Observed]) -> Placed:
     for at, job in enumerate(jobs):
         world.at(job.start_s - start_up_s, (at, True))
         world.at(job.end_s, (at, False))
-    live: dict[int, LiveAttempt] = {}
+    live: dict[int, SimulatedAttempt] = {}
     joins = above = 0
     for _, happened in in_order([world]):
         if not isinstance(happened, tuple):

@@ -22,7 +22,7 @@ from radrm.lab.simulator.loop import Arrival, in_order
 from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Known, Scenario
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.world import LiveAttempt, World, WorldEvent
+from radrm.lab.simulator.world import SimulatedAttempt, World, WorldEvent
 from radrm.structs import replace
 
 LEAST_SPEED = 0.7
@@ -98,7 +98,7 @@ class _Loop:
         ranked.sort()
         return tuple(sorted(at for _, at in ranked[:wanted])) if len(ranked) >= wanted else None
 
-    def _loss_beside(self, job: int, other: LiveAttempt) -> float | None:
+    def _loss_beside(self, job: int, other: SimulatedAttempt) -> float | None:
         """Return what both lose of their speeds together; None if one would be too slow."""
         demands: list[Demand] = [self.tasks[job].course.demand, other.course.demand]
         found = speeds(demands, mps=False, loss=self.scenario.loss)

@@ -79,7 +79,7 @@ def test_make_pages_fails_where_a_command_prints_another_figure(
     monkeypatch: pytest.MonkeyPatch, before: str, after: str, failed: int
 ) -> None:
     page = pages.PAGES[0]
-    own = pages.section_of((pages.LAB / f"{page.page}.md").read_text(), page.section or "")
+    own = pages.section_of((pages.DOCS / f"{page.page}.md").read_text(), page.section or "")
     monkeypatch.setattr(pages, "PAGES", (page,))
     monkeypatch.setattr(pages, "_printed", lambda *_: own.replace(before, after, 1))
     monkeypatch.setattr(sys, "argv", ["pages"])
