@@ -40,7 +40,7 @@ from proofs.crash.watcher import (
     shoot_attempts,
 )
 from proofs.processes import every_process
-from proofs.server import driver
+from proofs.server import driver, stored
 from radrm.client.connection import Client
 from radrm.daemon import main as daemon
 from radrm.errors import DeviceError, RadrmError, Unreachable
@@ -182,8 +182,10 @@ class Place:
         """
         if self.pid:
             self.kill()
-        for serial in os.listdir(self.paths.attempts):
-            append(self.folder, KILLED, f"runners {serial}")
+        for attempts in stored(self.paths.database).attempts.values():
+            for each in attempts:
+                if each.get("outcome") is None:  # also those whose runner never began
+                    append(self.folder, KILLED, f"runners {each['serial']}")
         for victim in ("runners", "jobs"):
             shoot_attempts(self.folder, victim)
         wait_until(self._all_gone, "the end of all processes")
