@@ -113,7 +113,7 @@ def main(repository: Path) -> None:
     done = typed("\n" * 5, RADRM, "service", "install")
     step("service install starts a daemon that takes 8 s, with 4 s to start", not done.returncode,
          done.stdout)  # fmt: skip
-    asked = done.stdout.count("]: ")
+    asked = done.stdout.count("] ")
     step("it asks at most five questions, and writes the configuration",
          0 < asked < 6 and "[mps]" in SETTINGS.read_text(), done.stdout)  # fmt: skip
     step("Type=notify, and it serves", (fact("Type"), fact("ActiveState")) == ("notify", "active"))
