@@ -1,7 +1,7 @@
 """radrm: a resource manager for shared GPU servers.
 
 The layers, from the ground up; imports go down, or to earlier files of a folder:
-    0  errors, light_json, spellings, structs, core, tracer, report, in_jobs, wings, extras
+    0  errors, light_json, spellings, structs, toml, core, tracer, report, in_jobs, wings, extras
     1  documents, progress_bars, progress_lines, jobfile, last_words, oom, excuses, hints, config
     1  interference, deadlines, simulated
     1  orders, policies, planners, estimators, recovery, rules

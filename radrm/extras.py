@@ -17,10 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+from radrm.toml import parse_toml
 
 PACKAGED = "/usr/lib/radrm"
 """The environment of the Debian package. It has no pip."""
@@ -72,7 +69,7 @@ def _for_uv(extra: str, prefix: str) -> list[str]:
     """The words after `uv tool install`: it keeps only what they name."""
     extras, beside = {extra}, []
     with suppress(OSError, ValueError, LookupError, TypeError):  # a receipt of another uv
-        receipt: Any = tomllib.loads(Path(prefix, _UV).read_text())
+        receipt: Any = parse_toml(Path(prefix, _UV).read_text())
         for each in receipt["tool"]["requirements"]:
             if each["name"] == "radrm":
                 extras |= set(each.get("extras", ()))

@@ -1,9 +1,8 @@
 """Time from `sbatch` to the job's first instruction: plain Slurm, and through radrm.
 
-slurmctld starts batch jobs at ticks, about one in a second, whoever waits. So the two jobs of a
-pair are submitted together, at any moment between two ticks, and both wait for the same one: what
-the second takes longer is radrm's. One after the other they would measure the ticks. (The job that
-follows a short one waits for nearly a second, one that follows a longer one for less.)
+slurmctld starts batch jobs about once a second. So both jobs of a pair are submitted together, at a
+random moment, and start in the same round of slurmctld; the difference between them is radrm's.
+Submitted one after the other, they would measure how long each waits for its round.
 
 A job writes the time with `date`, so both have the start of one small program.
 """
@@ -19,7 +18,7 @@ from benchmarks.table import Row
 from tests.slurm.cluster import Cluster
 
 LIMIT_S = 0.3
-TICK_S = 1.0
+ROUND_S = 1.0
 
 
 def measure(cluster: Cluster, pairs: int = 30, seed: int = 1) -> list[Row]:
@@ -27,7 +26,7 @@ def measure(cluster: Cluster, pairs: int = 30, seed: int = 1) -> list[Row]:
     drawn = random.Random(seed)
     plain, later = [], []
     for number in range(pairs):
-        time.sleep(drawn.uniform(0.0, TICK_S))
+        time.sleep(drawn.uniform(0.0, ROUND_S))
         alone_s, through_s = _first_instructions(cluster, number, through_first=number % 2 == 0)
         plain.append(alone_s)
         later.append(through_s - alone_s)

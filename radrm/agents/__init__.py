@@ -1,4 +1,4 @@
-"""Layer 7: tools for coding agents, `radrm mcp`. It needs the extra `mcp`.
+"""Layer 8: tools for coding agents, `radrm mcp`. It needs the extra `mcp`.
 
 The files, in the order in which they may import one another:
     bounded   plain, short texts, few rows and few requests at once: an agent reads all it gets

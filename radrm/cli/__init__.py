@@ -1,4 +1,4 @@
-"""Layer 8: the commands that users type, and what they show.
+"""Layer 7: the commands that users type, and what they show.
 
 The files, in the order in which they may import one another:
     guide        the pages of the guide

@@ -6,7 +6,6 @@ This checks keys, types and choices: each setting has its check beside it (`shap
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from msgspec import Struct
@@ -16,11 +15,7 @@ from radrm.config.goals import AUTO, PUBLISHED, SHARING, resolved
 from radrm.config.shapes import Config, checks_of
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+from radrm.toml import parse_toml
 
 
 class Examined(Struct, frozen=True):
@@ -49,7 +44,7 @@ def parse_table(table: v.Table, source_name: str) -> Config:
 def examine_config(text: str, source_name: str) -> Examined:
     """Read TOML text and find all its errors. Raises `BadConfig` for too deep nesting."""
     try:
-        table = tomllib.loads(text)
+        table = parse_toml(text)
     except RecursionError:
         raise BadConfig(f"{source_name}: not TOML: nested too deeply") from None
     except ValueError as error:
@@ -60,7 +55,7 @@ def examine_config(text: str, source_name: str) -> Examined:
 def toml_value(text: str) -> Any:
     """Return the value of a TOML text; the text itself if it is not TOML."""
     try:
-        read = tomllib.loads(f"value = {text}")
+        read = parse_toml(f"value = {text}")
     except (ValueError, RecursionError):  # one that is nested too deeply is none, either
         return text
     return read["value"] if len(read) == 1 else text

@@ -326,7 +326,7 @@ Fitted on 59 TIMM models (`benchmarks.estimates.errors_seen`)."""
 
 
 def trial_bytes(layer: Convolution) -> int:
-    """Return the workspace of the plan by Fourier transforms; 0: there is none.
+    """Return the workspace of cuDNN's FFT plan, in bytes; 0 if the convolution has no such plan.
 
     Each map is a square whose side is a power of two, of which half is kept, as complex numbers.
     Transformed are the input, the output, and the weights, these twice. So it is in measurements of

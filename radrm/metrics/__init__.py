@@ -1,4 +1,4 @@
-"""Layer 7: figures for Prometheus. It needs the extra `metrics`.
+"""Layer 8: figures for Prometheus. It needs the extra `metrics`.
 
 The files, in the order in which they may import one another:
     table       every metric: its name, its kind and what it says

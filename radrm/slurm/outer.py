@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from contextlib import suppress
 
@@ -22,7 +21,6 @@ from radrm.slurm.comment import returned
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from radrm.config import Config
 
@@ -207,21 +205,13 @@ def daemon_home(environ: Mapping[str, str]) -> str:
         text = file.read(_MOST_READ)
         if b"home" not in text:
             return ""
+        from radrm.toml import parse_toml  # where there is one to read
+
         with suppress(ValueError, RecursionError, AttributeError):
-            home = _toml(text.decode()).get("slurm", {}).get("home", "")
+            home = parse_toml(text.decode()).get("slurm", {}).get("home", "")
             if isinstance(home, str) and home[:1] in ("", "/"):
                 return home
     return cluster_config(environ).slurm.home  # or say what is wrong
-
-
-def _toml(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
-
-    table: dict[str, Any] = tomllib.loads(text)
-    return table
 
 
 def daemon_paths(home: str, environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:

@@ -1,4 +1,4 @@
-"""Layer 7: the web page of `radrm serve`. It needs the extra `web`.
+"""Layer 8: the web page of `radrm serve`. It needs the extra `web`.
 
 The files, in the order in which they may import one another:
     guard          links that work once, sessions, host and headers of every request

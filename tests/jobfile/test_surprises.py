@@ -118,7 +118,7 @@ def test_the_text_for_a_shell_is_read_too(words: tuple[str, ...], told: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "has_note"),
     [
         (f"CUDA_VISIBLE_DEVICES=0 {T}", True),
         ("export CUDA_VISIBLE_DEVICES=2,3", True),
@@ -130,13 +130,13 @@ def test_the_text_for_a_shell_is_read_too(words: tuple[str, ...], told: bool) ->
         (f"# CUDA_VISIBLE_DEVICES=0 {T}\necho 'CUDA_VISIBLE_DEVICES=0 a'", False),
     ],
 )
-def test_a_job_that_chooses_its_gpu_is_told_that_radrm_does(script: str, told: bool) -> None:
+def test_a_job_that_chooses_its_gpu_has_a_note(script: str, has_note: bool) -> None:
     read = read_job_file(f"#!/bin/bash\n{script}\n".encode(), "run.sh", {})
-    assert ["CUDA_VISIBLE_DEVICES" in note for note in notes_on(read)] == [True] * told
+    assert ["CUDA_VISIBLE_DEVICES" in note for note in notes_on(read)] == [True] * has_note
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "has_note"),
     [
         ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", True),
         ('os.environ["CUDA_VISIBLE_DEVICES"]="1,2"', True),
@@ -145,9 +145,9 @@ def test_a_job_that_chooses_its_gpu_is_told_that_radrm_does(script: str, told: b
         ("# os.environ['CUDA_VISIBLE_DEVICES'] = '0'", False),
     ],
 )
-def test_so_is_a_python_program(text: str, told: bool) -> None:
-    assert bool(notes(f"import os\n{text}", "#!/usr/bin/env python3")) is told
-    assert bool(own_gpu(wrap_command(["python", "train.py"], {}), text)) is told
+def test_so_is_a_python_program(text: str, has_note: bool) -> None:
+    assert bool(notes(f"import os\n{text}", "#!/usr/bin/env python3")) is has_note
+    assert bool(own_gpu(wrap_command(["python", "train.py"], {}), text)) is has_note
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Placer(Struct):
     mode: Collocation | None = None
 
     def find(self) -> Found:
-        """Return a placement, or why there is none."""
+        """Return a placement, or the refusals."""
         nowhere = self.view.refuse_start(self.job)
         if nowhere is not None:
             return Found(None, (nowhere,), self.policy_state)

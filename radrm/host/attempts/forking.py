@@ -1,4 +1,4 @@
-"""The daemon's side of its forker: start it, have it fork runners, notice when it is of no use.
+"""The daemon's side of its forker: start it, have it fork runners, notice when it fails.
 
 Theory of operation. Nothing depends on the forker. Until it is ready, after it has ended, and when
 it does not answer in time, `take` returns None: the caller starts a new interpreter, and the next
@@ -209,7 +209,7 @@ class Forker:
             send(self._socket, words, [])
 
     def _receive(self, seconds: float) -> Runner | OSError:
-        """Receive a runner, or why there is none. Raises `OSError` if the forker is of no use."""
+        """Return a runner, or the error of its fork. Raises `OSError` if the forker fails."""
         if self._socket is None:
             raise ConnectionResetError("there is no forker")
         poller = select.poll()

@@ -162,10 +162,10 @@ def test_a_command_that_never_trains_is_given_up_in_time(tmp_path: Path) -> None
 
 @needs_sandbox
 @needs_python
-def test_the_time_is_that_of_the_processor_and_programs_are_told_before_it_ends(
+def test_the_limit_is_processor_time_and_programs_are_warned_before_it(
     tmp_path: Path,
 ) -> None:
-    """The program is told after one of its three seconds, and answers."""
+    """After one of its three seconds the program is warned, and writes its document."""
     text = "over = os.path.join(os.environ['RADRM_TRACE_FOLDER'], 'over')\n"
     text += "while not os.path.exists(over): os.listdir('/')\n"
     text += "used = sum(os.times()[:2])\nsay({'version': 1, 'used': used})"
