@@ -21,6 +21,8 @@ _ACTION = "action "
 _NOT_SIMULATED = frozenset({"RaiseCaps"})
 """The kinds of action that simulated GPUs cannot carry out: their driver caps no memory.
 `tests/daemon/gpus/test_memory_caps.py` kills a daemon of the stand-in of NVML before one."""
+_ONLY_ASKED = frozenset({"TakeReadings"})
+"""The kinds of action that only ask the monitor for readings, in one request for all of a step."""
 
 _OF_SLURM = frozenset({"attempt handed over"})
 """The points that only jobs of a Slurm cross; `tests/slurm/test_step.py` kills a daemon there."""
@@ -47,7 +49,7 @@ def kinds_of_action() -> set[str]:
     classes = [each for each in vars(actions).values() if isinstance(each, type)]
     found = {each for each in classes if issubclass(each, actions.Action)}
     kinds = {each.__name__ for each in found if not any(each in o.__bases__ for o in found)}
-    return kinds - _NOT_SIMULATED
+    return kinds - _NOT_SIMULATED - _ONLY_ASKED
 
 
 def all_points() -> set[str]:
