@@ -168,8 +168,9 @@ def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     server.up()
     (other,) = (job for job in jobs if job != first)
     assert server.job(other)["state"] == "RUNNING"
-    # It fits beside one that runs again.
-    again = server.client("--gpu-memory=4G")
+    server.radrm("drain", "1")
+    # It fits beside one that runs again, which has 34.5G of the 39.4G.
+    again = server.client("--gpu-memory=1G")
     server.told(again, "ready")
     assert server.job(again)["devices"] == [FIRST]
 
