@@ -143,9 +143,9 @@ def test_a_held_up_job_can_be_edited_to_say_what_it_needs(daemon: DaemonHome) ->
 
 
 def test_waiting_elements_learn_from_those_that_have_ended(daemon: DaemonHome) -> None:
-    simjob(daemon, "sweep.rad", "#RAD --array=1-9 --collocation=exclusive")
+    simjob(daemon, "sweep.rad", "#RAD --array=1-99 --collocation=exclusive")
     first = daemon.submit("sweep.rad")
-    last = f"{first}_9"
+    last = f"{first}_99"
     assert daemon.job(last)["estimate_duration_source"] is None
     daemon.wait_end(f"{first}_1")
     wait_until(
