@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -23,6 +22,7 @@ from radrm.errors import RadrmError
 from radrm.metrics.command import metrics
 from radrm.metrics.table import ALERTS, DASHBOARD, HISTOGRAM, METRICS
 from tests.daemon.harness import DaemonHome, simjob
+from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.daemon
@@ -137,9 +137,8 @@ class Prometheus:
         }
         file = folder / "prometheus.yml"
         file.write_text(json.dumps(config))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        (port,) = free_ports(1)
+        address = f"127.0.0.1:{port}"
         self._url = f"http://{address}/api/v1"
         self._log = (folder / "log").open("w+")
         self._process = subprocess.Popen(

@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.daemon.harness import DaemonHome
+from tests.ports import free_ports
 from tests.slurm.configuration import ACCEPT, NODES, gres_conf, slurm_conf
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -302,14 +303,3 @@ class Cluster:
         place.start()
         self.daemons[node] = place
         return place
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody uses now, all different."""
-    with ExitStack() as stack:
-        found = []
-        for _ in range(number):
-            listener = stack.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", 0))
-            found.append(listener.getsockname()[1])
-        return found

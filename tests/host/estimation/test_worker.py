@@ -95,7 +95,7 @@ def test_a_worker_that_hangs_dies_or_babbles_costs_one_answer(
         "os.write(1, len(ready).to_bytes(4, 'big') + ready)\n"
         f"{after}\n"
     )
-    thinker = Thinker(HASTY, [sys.executable, str(script)])
+    thinker = Thinker(HASTY if "longer" in why else Config(), [sys.executable, str(script)])
     for _ in range(2):
         with pytest.raises(NoAnswer, match=why):
             thinker.ask(Question(description()))

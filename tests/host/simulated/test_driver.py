@@ -202,7 +202,7 @@ def test_a_bad_spec_starts_nothing(tmp_path):
 def test_there_is_one_driver_per_lock_and_a_lonely_one_ends(tmp_path):
     command = [sys.executable, "-m", "radrm.host.simulated.driver", "--spec", SPEC]
     command += ["--socket", str(tmp_path / SOCKET_NAME), "--lock", str(tmp_path / LOCK_NAME)]
-    first = subprocess.Popen([*command, "--linger", "1"])
+    first = subprocess.Popen([*command, "--linger", "3"])
     wait_until((tmp_path / SOCKET_NAME).exists)
     with connect(str(tmp_path / SOCKET_NAME), PATIENCE_S):  # a client, so that the first stays
         second = subprocess.run(command, check=False, capture_output=True)

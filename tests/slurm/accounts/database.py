@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 
-from tests.slurm.cluster import SYSTEM_PATH, Cluster, free_ports, program
+from tests.ports import free_ports
+from tests.slurm.cluster import SYSTEM_PATH, Cluster, program
 from tests.waiting import PATIENCE_S, wait_until
 
 MISSING = "slurmdbd or MariaDB is not installed (Debian: slurmdbd mariadb-server)"

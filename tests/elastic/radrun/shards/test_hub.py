@@ -8,7 +8,6 @@ import os
 import selectors
 import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -263,18 +262,3 @@ def test_cpus_are_told_also_to_one_that_starts_later(job: Job) -> None:
     assert client.first["cpus"] == 3.5
     job.hub.cpus("main", 0, 6.0)
     assert wait_until(client.read) == [{"push": "cpus", "cpus": 6.0}]
-
-
-def test_a_request_costs_the_server_far_less_than_a_millisecond(job: Job) -> None:
-    """The median, so that a busy machine does not decide; `benchmarks.elastic` measures p99."""
-    job.hub.begin(1, [("main", 0)])
-    client = Client(job)
-    client.ask({"do": "open", "way": "shards", "batch": 5, **TERMS, "samples": 100_000})
-    costs = []
-    for _ in range(300):
-        client.socket.sendall(b'{"do": "take", "dataset": "train"}\n')
-        begun = time.thread_time()
-        job.turn()
-        costs.append(time.thread_time() - begun)
-        client.read()
-    assert sorted(costs)[len(costs) // 2] < 0.001
