@@ -63,12 +63,11 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Rules
 from radrm.core.settings import CoreSettings
-from radrm.core.snapshot import Snapshot, Snapshots
+from radrm.core.snapshot import Snapshot
 from radrm.core.state import timers
 from radrm.core.state.load import Window
 from radrm.core.state.state import State
 from radrm.core.state.users import UserCounts
-from radrm.core.view import View
 
 
 class Scheduler:
@@ -90,8 +89,9 @@ class Scheduler:
         settings = settings or CoreSettings()
         self.state = State(settings, rules.order, windows, in_service.judge, never_on_nodes)
         self.state.sharing.learner = rules.learner
-        self.view = View(self.state)
-        self._snapshots = Snapshots(self.state)
+        self.snapshot = Snapshot(self.state)
+        """The state as the last step has left it, for code outside the core."""
+        self.view = self.snapshot.view
         self._adoption = Adoption(self.state)
         self._planners = Planners(
             self.state, self.view, rules.planners, rules.fallback, applying.apply
@@ -105,7 +105,6 @@ class Scheduler:
             return self._step(event)
 
     def _step(self, event: ev.Event) -> Decision:
-        self._snapshots.before_change()
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
         if type(event) in _ABOUT_SERVICE:
@@ -177,11 +176,6 @@ class Scheduler:
         return self.state.jobs.get(job_id), self.state.live_attempt(job_id, serial)
 
     # ------------------------------------------------------------- questions from outside
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Return the state of this moment for code outside the core. Later steps leave it alone."""
-        return self._snapshots.take()
 
     def why_waiting(self, job_id: int, now: Instant) -> tuple[Refusal, ...]:
         """Return why a waiting job does not start now. Changes nothing."""

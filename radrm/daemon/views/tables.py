@@ -254,7 +254,6 @@ class _Gathering:
             else:
                 place = snapshot.position(job)
                 self._add(job, None if place is None else place + 1)
-            del snapshot
             if self._pace.spent:
                 yield from self._pace.rest()
         if ended:
@@ -273,7 +272,6 @@ class _Gathering:
             places += range(1, len(line) + 1)
         jobs += snapshot.aside
         places += [None] * (len(jobs) - len(places))
-        del snapshot  # so that a step between two pieces need not copy its tables
         for i in range(0, len(jobs), _BATCH):
             some = list(map(Row, jobs[i : i + _BATCH], places[i : i + _BATCH]))
             if self._keep is not None:
