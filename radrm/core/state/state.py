@@ -270,7 +270,8 @@ class State:
 
         `Followers.take` says which ends of elements concern the followers of an array.
         """
-        over = ended.array is not None and not self.queue.unfinished(ended.array.array_id)
+        array = None if ended.array is None else self.queue.array(ended.array.array_id)
+        over = array is not None and not array.unfinished
         ids = self._followers.take(ended, over)
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
