@@ -46,7 +46,7 @@ from radrm.core.records import (
     UserReservation,
 )
 from radrm.core.settings import CoreSettings
-from radrm.core.state.doubts import Doubts
+from radrm.core.state.doubts import Doubt, Doubts
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.load import SmactWindow, Window
@@ -144,7 +144,9 @@ class State:
         self.nodes = Nodes()
         self.users = Users(settings)
         room = self.users.room if self.users.any_limit else None
-        verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room)
+        self.doubts = Doubts()
+        doubted = self.doubts.of
+        verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room, doubted)
         at_once = settings.gpuless_at_once
         self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, at_once, verdicts)
         self.lines = self.queue.lines
@@ -158,7 +160,6 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
-        self.doubts = Doubts()
         self.idle_w: dict[str, float] = {}
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
@@ -340,7 +341,7 @@ class State:
                 )
                 ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
-            ledger.drained = self.drained.get(uuid) or self.doubts.now.get(uuid)
+            ledger.drained = self._drained_for_all(uuid)
             ledger.vanished = False
             ledger.see(device)
         self.listed = sorted(listed.values(), key=lambda d: (d.node, d.index))
@@ -384,20 +385,31 @@ class State:
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
         """Drain a device for this reason, or resume it (None)."""
-        self.doubts.trust(uuid)
+        over = self.doubts.trust(uuid)
         if reason is None:
             self.drained.pop(uuid, None)
         else:
             self.drained[uuid] = reason
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
+        self.put_doubts(over)
         self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
 
-    def put_doubt(self, uuid: str) -> None:
-        """Drain a device as long as it is doubted. That is not saved."""
-        if uuid in self.ledgers:
-            self.ledgers[uuid].drain(self.drained.get(uuid) or self.doubts.now.get(uuid))
-        self.version += 1
+    def _drained_for_all(self, uuid: str) -> str | None:
+        return self.drained.get(uuid) or self.doubts.now.get((uuid, None))
+
+    def drained_for(self, uuid: str, job: Job) -> str | None:
+        """Return why a device takes no new job, or none of this job's user; None if it does."""
+        return self.ledgers[uuid].drained or self.doubts.now.get((uuid, job.spec.uid))
+
+    def put_doubts(self, changed: Iterable[Doubt]) -> None:
+        """Drain devices as long as they are doubted. That is not saved."""
+        for uuid, uid in changed:
+            if uuid in self.ledgers:
+                self.ledgers[uuid].drain(self._drained_for_all(uuid))
+            if uid is not None:
+                self.lines.classify_again(uid)
+            self.version += 1
 
     def _loss_changed(self, kind: str) -> None:
         for ledger in self.ledgers.values():
