@@ -125,7 +125,8 @@ class AttemptLogs:
     `outputs`: where each log goes, by `stdout` and `stderr`. If both are one file, it goes to the
     first of them. Of two files, the order is that of the looks; what is there before the first
     look comes file by file, and last the one that was written last. `patient`: a log that cannot
-    be read is left out, /dev/null without a word, and does not end the work; otherwise `Refused` is raised.
+    be read is left out, /dev/null without a word, and does not end the work; else `Refused` is
+    raised.
     """
 
     def __init__(
