@@ -10,8 +10,7 @@ then an administrator may change the MIG layout, or the driver may start.
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
   share it (`core/state/queue/lines.py`). The devices that are reserved for others, now or before
-  the job would end, are a part of the need (`constraints/claims.py`), and so are those that are
-  doubted for its user (`state/doubts.py`).
+  the job would end, are a part of the need (`constraints/claims.py`).
 - A device is out of service only after `OUT_OF_SERVICE_S`: one failed reading moves no job.
 
 What may interleave: a device may leave or enter service at any reading. `update` compares the
@@ -89,7 +88,7 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     smaller = [size for size in state.lines.sizes if size < need]
     if smaller:
         what += f" with more than {show_mib(smaller[-1])}"
-    out = _out_of_service(state, job, idle)
+    out = _out_of_service(state, idle)
     more = f" ({'; '.join(out)})" if out else ""
     are = "is" if available == 1 else "are"
     reserved, within_s = reserved_for_others(state, job) if state.for_users.every else ("", None)
@@ -101,13 +100,12 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     return Aside(Refusal("service", why, None, wanted, available))
 
 
-def _out_of_service(state: State, job: Job, idle: bool) -> Sequence[str]:
+def _out_of_service(state: State, idle: bool) -> Sequence[str]:
     """Return the first few devices out of service with their reasons, by index.
 
     `idle`: also those that would not be idle without radrm's jobs.
     """
-    doubted = {uuid: f"drained: {why}" for uuid, why in state.doubts.of(job.spec.uid).items()}
-    why_not = {**(state.never_idle if idle else {}), **doubted, **state.out_of_service}
+    why_not = {**(state.never_idle if idle else {}), **state.out_of_service}
     found = [(state.ledgers[uuid].device, why) for uuid, why in why_not.items()]
     found.sort(key=lambda item: (item[0].node, item[0].index))
     shown = [f"GPU {device.index}: {why}" for device, why in found[:_SHOWN]]

@@ -308,8 +308,7 @@ def _line_up(state: State, waiting: tuple[int, ...]) -> None:
     def place_of(job: Job) -> Key:
         return (places[job.id],)
 
-    on_nodes = partial(never_on_nodes, state)
-    verdicts = Verdicts(never_on_nodes=on_nodes, doubted=state.doubts.of)
+    verdicts = Verdicts(never_on_nodes=partial(never_on_nodes, state))
     lines = Lines(state.jobs, place_of, None, verdicts)
     state.lines = state.queue.lines = state.queue.gpuless.lines = lines
     lines.sizes = tuple(sorted({device.capacity_mib for device in state.known_devices()}))

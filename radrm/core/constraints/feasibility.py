@@ -102,11 +102,11 @@ def _too_many(wanted: int, there: int) -> str:
 def suitable(state: State, job: Job, role: Role) -> list[Device]:
     """Return the devices in service that could run a task of this role if they were idle.
 
-    Not those that are reserved for others before the job would end, or doubted for its user.
+    Not those that are reserved for others before the job would end.
     """
     need = effective_need_mib(state, job, role) or 0
     out = state.out_of_service.keys() | (state.never_idle if wants_idle(state, job) else ())
-    out |= state.doubts.of(job.spec.uid).keys() | barred(state, job)
+    out |= set(barred(state, job) if state.for_users.every else ())
     return [
         ledger.device
         for uuid, ledger in state.ledgers.items()

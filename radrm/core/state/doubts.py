@@ -20,7 +20,8 @@ each user brings at most half. After each pause for all, it takes failures of tw
 Invariants:
 - No device is doubted unless a job works on another one. So a single device never is, and all
   together never are.
-- What one user does keeps no other user from a device.
+- What one user does keeps no other user from a device. Its jobs do not stand aside meanwhile: to
+  sort the lines again would cost the length of the queue, and others may pass them.
 
 What a restart sees: nothing of this. All devices are tried again.
 """
@@ -110,10 +111,6 @@ class Doubts:
         """The last job of each user that worked and ended since a streak began."""
         self.now: dict[Doubt, str] = {}
         """Why a device is doubted."""
-
-    def of(self, uid: int) -> dict[str, str]:
-        """Return why devices are doubted for this user alone, by UUID."""
-        return {uuid: why for (uuid, whose), why in self.now.items() if whose == uid}
 
     def worked(self, run: Run) -> list[Doubt]:
         """Note that a job worked: it ends the streaks that are older than its start, and the doubts

@@ -144,9 +144,7 @@ class State:
         self.nodes = Nodes()
         self.users = Users(settings)
         room = self.users.room if self.users.any_limit else None
-        self.doubts = Doubts()
-        doubted = self.doubts.of
-        verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room, doubted)
+        verdicts = Verdicts(partial(judge, self), partial(never_on_nodes, self), room)
         at_once = settings.gpuless_at_once
         self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks, at_once, verdicts)
         self.lines = self.queue.lines
@@ -160,6 +158,7 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
+        self.doubts = Doubts()
         self.idle_w: dict[str, float] = {}
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
@@ -404,11 +403,9 @@ class State:
 
     def put_doubts(self, changed: Iterable[Doubt]) -> None:
         """Drain devices as long as they are doubted. That is not saved."""
-        for uuid, uid in changed:
+        for uuid, _ in changed:
             if uuid in self.ledgers:
                 self.ledgers[uuid].drain(self._drained_for_all(uuid))
-            if uid is not None:
-                self.lines.classify_again(uid)
             self.version += 1
 
     def _loss_changed(self, kind: str) -> None:

@@ -42,7 +42,7 @@ def drained(world: World, uuid: str) -> str | None:
 
 def doubted(world: World, uuid: str, uid: int = 1000) -> str | None:
     """Return why a device takes no job of a user, and of others it does."""
-    return world.scheduler.state.doubts.of(uid).get(uuid)
+    return world.scheduler.state.doubts.now.get((uuid, uid))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_who_lets_jobs_fail_on_purpose_keeps_nobody_else_from_a_gpu() -> None:
     assert world.where(theirs) == () and doubted(world, BAD)
     assert "drained" in world.why(theirs)
     seen = state_of(state_data(world.scheduler.state), world.order)
-    assert seen.doubts.of(1000).keys() == {BAD}, "slow planners know it, too"
+    assert seen.doubts.now.keys() == {(BAD, 1000)}, "slow planners know it, too"
     fail_on_purpose(world, 1, uid=2000)
     other = world.submit(BIG, uid=2000)
     assert world.where(other) == (BAD,) and not drained(world, BAD)

@@ -9,9 +9,9 @@ needs more CPUs or host memory than the nodes have. It stands *aside*, with the 
 its sort key.
 
 Whether a job stands aside depends only on its *need* (roles, size class of memory, mode, what the
-nodes lack, which devices are reserved for others or doubted for its user) and on the devices in
-service. So the verdict is made once for each need, when its first job comes, and again when devices
-come, go or change service.
+nodes lack, which devices are reserved for others) and on the devices in service. So the verdict is
+made once for each need, when its first job comes, and again when devices come, go or change
+service.
 
 A user with a limit (`state/users.py`) has places in the lines, for each number of GPUs apart: so
 many jobs as could start at once. The user's other jobs stand aside until there is room.
@@ -70,23 +70,18 @@ def _nothing(job: Job) -> None:
     return None
 
 
-def _none(uid: int) -> Collection[str]:
-    return ()
-
-
 class Verdicts(Struct, frozen=True):
     """What the lines ask the rest of the core.
 
     `judge` returns why a job stands aside, None if it does not. It is called once for all jobs of
     the same need. `never_on_nodes` returns why the nodes can never give a job its CPUs and host
     memory. `room` returns how many jobs of so many GPUs a user may start now, None for any number;
-    None: no user has a limit. `doubted` returns the devices that take no job of a user.
+    None: no user has a limit.
     """
 
     judge: Callable[[Job], Aside | None] = _nothing
     never_on_nodes: Callable[[Job], str | None] = _nothing
     room: Callable[[int, int], int | None] | None = None
-    doubted: Callable[[int], Collection[str]] = _none
 
 
 class _Line:
@@ -347,11 +342,10 @@ class Lines:
         self._barred = barred
         self.classify_again()
 
-    def classify_again(self, uid: int | None = None) -> None:
-        """Classify all needs again, or those of a user, after a change of what they follow from."""
-        for job_id, waiting in list(self._waiting.items()):
-            if uid is None or waiting.uid == uid:
-                self.put(self._jobs[job_id])
+    def classify_again(self) -> None:
+        """Classify all needs again, after a change of the devices' sizes or of the nodes."""
+        for job_id in list(self._waiting):
+            self.put(self._jobs[job_id])
 
     def hopeless(self) -> Iterator[tuple[Hashable, str, set[int]]]:
         """Yield each need that no known device could ever serve, with the reason and its jobs."""
@@ -378,8 +372,7 @@ class Lines:
         # What a recovering job needs must fit in every case, so each is a need of its own.
         recovers = job.recovers and (job.id, job.by_policy)
         barred = () if self._barred is None else self._barred(job)
-        doubted = tuple(self.verdicts.doubted(spec.uid))
-        lacks = self.verdicts.never_on_nodes(job), barred, doubted
+        lacks = self.verdicts.never_on_nodes(job), barred
         return roles, proven, estimated, wishes, recovers, lacks
 
     def _move(self, need: _Need, into_line: bool) -> None:
