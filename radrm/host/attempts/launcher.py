@@ -27,6 +27,7 @@ from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import (
     Ended,
     Evidence,
+    Freed,
     Lost,
     Running,
     Saved,
@@ -228,8 +229,8 @@ class Launcher:
             if not live.tells or any(fd in ready for fd in live.fds)
         }
 
-    def poll(self, serial: int) -> Started | Ended | Lost | None:
-        """Return what is new of an attempt; ask again after `Started`. After `Ended` and `Lost`,
+    def poll(self, serial: int) -> Started | Freed | Ended | Lost | None:
+        """Return what is new of an attempt; ask again after `Started` and `Freed`. After `Ended` and `Lost`,
         and for an attempt that is not known, nothing is new."""
         live = self._live.get(serial)
         if live is None:
@@ -246,6 +247,9 @@ class Launcher:
                     live.runner = live.step.runner_now()
                     self._owners_known = False
                 return started
+        if live.freed:
+            live.freed = False
+            return Freed()
         if gone:
             self._let_go_of_runner(live)
         elif not live.told or live.child is not None:  # a child has to be reaped

@@ -38,6 +38,7 @@ from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence, State
 from radrm.host.attempts.forking import Runner
 from radrm.host.attempts.owners import LiveAttempt
+from radrm.host.attempts.runner import FREED
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
@@ -99,6 +100,8 @@ class Live(Struct):
     """True once the caller of the launcher knows that the attempt has started."""
     told: int = 0
     """How many records the runner has announced that are not looked for yet."""
+    freed: bool = False
+    """Whether it has said that nothing of the job runs any more, and nobody was told so yet."""
     forked: Runner | None = None
     """Its runner, if that is a fork: `pidfd` and `announcement` are its descriptors."""
     was_signalled: bool = False
@@ -172,9 +175,10 @@ class Live(Struct):
         if self.announcement is None or not readable(self.announcement):
             return True
         with contextlib.suppress(OSError):
-            found = len(os.read(self.announcement, 64))
-            self.told += found
-            return found > 0
+            said = os.read(self.announcement, 64)
+            self.freed = self.freed or FREED in said
+            self.told += len(said) - said.count(FREED)
+            return said != b""
         return False
 
     def send(self, number: int) -> bool:
