@@ -37,7 +37,7 @@ from radrm.host.attempts.evidence import (
     read_saved,
 )
 from radrm.host.attempts.forking import Forker, Runner
-from radrm.host.attempts.live import Ending, Live, close_gate
+from radrm.host.attempts.live import Asker, Ending, Live, close_gate
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -53,7 +53,6 @@ from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
 
 _MOST_WAITING = 8
@@ -230,8 +229,8 @@ class Launcher:
         }
 
     def poll(self, serial: int) -> Started | Freed | Ended | Lost | None:
-        """Return what is new of an attempt; ask again after `Started` and `Freed`. After `Ended` and `Lost`,
-        and for an attempt that is not known, nothing is new."""
+        """Return what is new of an attempt; ask again after `Started` and `Freed`. After `Ended`
+        and `Lost`, and for an attempt that is not known, nothing is new."""
         live = self._live.get(serial)
         if live is None:
             return None

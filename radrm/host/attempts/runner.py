@@ -10,7 +10,8 @@ passes signals on, and waits for the main process, or with `--background=wait` f
 that has left (`leftovers`), and writes how the job ended. Then it ends, or as a fork runs another
 attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room
 for it. The runner outlives the daemon, so it needs the standard library alone, and holds nothing of
-the daemon's but its standard output: a byte there says that start.json or exit.json can be read; `FREED`, that nothing of the job runs any more.
+the daemon's but its standard output: a byte there says that start.json or exit.json can be read, or
+that nothing of the job runs any more (`FREED`).
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)

@@ -40,8 +40,9 @@ _PATIENCE_S = 5.0
 
 
 class Look:
-    """Something to find out as the job's user. `send` writes it to a descriptor, and leaves nothing open;
-    `fields` says what these bytes, at most `most`, mean. It gets None if they took too long."""
+    """Something to find out as the job's user. `send` writes it to a descriptor, and leaves nothing
+    open; `fields` says what these bytes, at most `most`, mean. It gets None if they took too
+    long."""
 
     __slots__ = ("fields", "most", "send")
 
