@@ -26,8 +26,8 @@ Invariants:
 - The reason of a stop decides, whatever the exit code. A job that exits with 0 after the TERM
   of a cancel is cancelled.
 - Devices are released in the same step, and take no job until a reading that began after the end:
-  nothing of the attempt runs then, so its memory is given back. The host begins one as soon as it
-  hears of the end, before it has read how the attempt ended.
+  nothing of the attempt runs then, so its memory is given back. The host begins one as soon as
+  that is so, and mostly has it before it knows how the attempt ended: the next job starts at once.
 - A job whose processes outlive KILL (`give_up`) is not run again by itself: none runs twice.
 
 What may interleave: an end may be reported before the start. It may have happened before a stop
