@@ -18,7 +18,6 @@ from radrm.errors import UsageError
 from radrm.host.storage.submission import load
 from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
 from radrm.jobfile.inherited import submit_with
-from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.radfile import name_from
 from radrm.jobfile.slurm import Given, Slurm, directives, of_variables, read, translate
 from radrm.jobfile.slurm.options import RELEASE
@@ -218,7 +217,7 @@ def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[
 
     What only a step can do, such as several tasks, is left to `srun` inside the job.
     """
-    given, rest = of_srun.read(words, _ours())
+    given, rest = of_srun.read(words, ours=True)
     if not rest:
         raise UsageError("no command; write one: srun --gpus=1 --pty bash")
     for name in given.keys() & of_srun.REFUSED.keys():
@@ -251,14 +250,6 @@ def _run(found: Slurm, output: bool, pty: bool, command: list[str]) -> list[str]
     if not output:
         del found.raw["output"]
     return ["run", *_words(found), *(["--pty"] if pty else []), "--", *command]
-
-
-def _ours() -> dict[str, str]:
-    """The options of radrm, which may stand among those of srun."""
-    return {
-        name: of_srun.NONE if each.metavar is None else of_srun.VALUE
-        for name, each in BY_NAME.items()
-    }
 
 
 def elements(text: str) -> list[str]:
