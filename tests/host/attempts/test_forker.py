@@ -227,8 +227,11 @@ def runners_of(host: Host, daemon: Launcher, late: bool = False, **changes: Any)
     """The runners of two attempts, the second of which begins when the first one's is free. `late`:
     the word that its end is stored came too late."""
     pids = []
+    leaves = ("sh", "-c", "echo a >&2; echo b >other; exit 1")  # something for each look
+    environment = {"PATH": os.environ["PATH"], "RADRM_CHECKPOINT_DIR": str(host.cwd)}
     for serial, its in ((8, {}), (9, changes)):
-        daemon.launch(host.plan("true", serial=serial, token=f"{host.token}-{serial}", **its))
+        its = {"serial": serial, "token": f"{host.token}-{serial}", **its}
+        daemon.launch(host.plan(*leaves, environment=environment, **its))
         live = daemon._live[serial]
         assert live.runner is not None
         pids.append(live.runner.pid)

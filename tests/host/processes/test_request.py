@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from radrm.host.attempts.live import Asker
 from radrm.host.processes.procfs import Stat, read_stat
-from radrm.host.processes.stop import Asker, signal_topmost
+from radrm.host.processes.stop import signal_topmost
 
 TRAINER = """
 import os, signal, sys
