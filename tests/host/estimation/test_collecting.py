@@ -149,6 +149,7 @@ def test_what_follows_a_traced_program_is_waited_for_but_not_for_ever(
         by_own_daemon(request(TRAINS + "say(doc)\nimport time; time.sleep(600)", tmp_path))
     )
     assert cut["script"] == {"program": "a.py", "skipped": ["compile", "what follows a.py"]}
+    monkeypatch.setattr(collecting, "MORE_S", 60.0)
     whole = outcome(TRAINS + "say(doc)\nsay({'version': 1, 'events': [5, 5]}, '2')", tmp_path)
     assert whole["events"] == [5, 5] and "script" not in whole
 

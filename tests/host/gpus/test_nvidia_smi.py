@@ -179,7 +179,6 @@ def test_gpus_and_their_readings(host: Host) -> None:
 def test_a_driver_without_lists_of_processes(
     host: Host, monkeypatch: pytest.MonkeyPatch, row: list[str]
 ) -> None:
-    monkeypatch.setattr(module, "GONE_S", 0.5)
     host.now(gpus=[{"uuid": A, "memory.used": "9000"}, {"uuid": B}], apps=[row])
     host.source.devices()
     host.read_well()
@@ -187,6 +186,7 @@ def test_a_driver_without_lists_of_processes(
     reading = host.read()
     assert (reading.notes, reading.unmanaged, reading.used_mib) == ((NO_PROCESS_LIST,), (), 9000)
     assert (host.read_well(B).attempts is None) == (len(row) == 1)
+    monkeypatch.setattr(module, "GONE_S", 0.5)
     host.now(apps=[])
     wait_until(lambda: host.read().attempts == ())
 
@@ -194,10 +194,10 @@ def test_a_driver_without_lists_of_processes(
 def test_processes_that_have_ended_are_forgotten(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GONE_S", 0.5)
     host.now(gpus=[{"uuid": A}], apps=[[A, 1, "500"]])
     host.source.devices()
     wait_until(lambda: host.read().unmanaged)
+    monkeypatch.setattr(module, "GONE_S", 0.5)
     host.now(apps=[])
     wait_until(lambda: not host.read().unmanaged)
 
@@ -205,10 +205,10 @@ def test_processes_that_have_ended_are_forgotten(
 def test_a_gpu_that_is_not_printed_any_more_is_not_read(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SILENT_S", 0.3)
     host.now(gpus=[{"uuid": A}, {"uuid": B}])
     host.source.devices()
     host.read_well(B)
+    monkeypatch.setattr(module, "SILENT_S", 0.3)
     host.now(gpus=[{"uuid": A}])
     wait_until(lambda: host.read(B).error)
     host.read_well(A)
@@ -216,12 +216,12 @@ def test_a_gpu_that_is_not_printed_any_more_is_not_read(
 
 
 def test_a_driver_that_goes_and_comes_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SILENT_S", 0.3)
     host.now(gpus=[{"uuid": A}])
     host.source.devices()
     host.read_well()
+    monkeypatch.setattr(module, "SILENT_S", 0.3)
     host.now(mode="failed")
-    assert "GPU is lost" in str(wait_until(lambda: host.read().error))
+    wait_until(lambda: "GPU is lost" in str(host.read().error), "what it says of its end")
     host.now(mode="ok")
     host.read_well()
 

@@ -119,13 +119,14 @@ def test_why_it_has_ended(make: Make, script: str, words: str) -> None:
 def test_a_silent_child_is_ended_and_started_again(make: Make, listener: Listener) -> None:
     stream = make("sh: echo pid $$; exec sleep 600", "sh: echo data; sleep 600", silent_s=0.5)
     wait_until(lambda: "data" in listener.lines)
-    assert gone(int(listener.lines[0].split()[1]))
+    # A shell of a busy machine may be ended before it says its number.
+    assert all(gone(int(line.split()[1])) for line in listener.lines if line.startswith("pid"))
     assert stream.error is None or "gave no reading" in stream.error
 
 
 def test_one_that_prints_only_what_nobody_understands_is_silent(make: Make) -> None:
     stream = make("sh: while :; do echo noise; sleep 0.01; done", silent_s=0.5)
-    assert "it printed: noise" in str(wait_until(lambda: stream.error))
+    wait_until(lambda: "it printed: noise" in str(stream.error), "its noise to be told")
 
 
 def test_a_line_without_end_is_dropped(make: Make, listener: Listener) -> None:
