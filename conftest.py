@@ -40,7 +40,7 @@ gc.set_threshold(20_000, 20, 50)
 _LONGEST = (
     *("test_a_short_matrix_loses", "test_a_pilot_that_dies", "test_a_pilot_runs"),
     *("test_the_commands_of_the_page", "test_planners_that_fail", "test_the_demo_succeeds"),
-    *("test_an_everyday_script", "test_six_share", "test_six_plain_jobs"),
+    "test_an_everyday_script",
 )
 
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.daemon
 
 TRAIN = """
 import subprocess, sys, torch
-words = ["radrm-simjob", "--gpu-memory", "16G", "--smact", "0.2", "--seconds", "2000"]
+words = ["radrm-simjob", "--gpu-memory", "16G", "--smact", "0.2", "--seconds", "999999"]
 words += ["--ramp", "20", "--print-every", "40"]
 with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as training:
     training.stdout.readline()
@@ -42,12 +42,15 @@ def test_six_share_two_gpus_without_a_death(home: DaemonHome) -> None:
     words = ("--no-trace", "--", "python", "train.py")
     jobs = [home.submit(*words) for _ in range(6)]
 
-    def running() -> list[int]:
-        return [job for job in jobs if home.job(job)["state"] == "RUNNING"]
+    def at_work() -> list[int]:
+        """Those that run and have all their memory."""
+        found = map(home.job, jobs)
+        return [j["id"] for j in found if j["state"] == "RUNNING" and j["peak_mib"] == 16 * 1024]
 
-    wait_until(lambda: len(running()) >= 3, "two jobs on one GPU")
+    wait_until(lambda: len(at_work()) == 4, "two jobs on each GPU")
     last = home.job(jobs[-1])
     assert last["state"] == "PENDING" and last["reason"]
-    ended = [home.wait_end(job) for job in jobs]
-    assert [job["state"] for job in ended] == ["COMPLETED"] * 6, ended
-    assert [(job["attempts"], job["oom_count"]) for job in ended] == [(1, 0)] * 6
+    home.radrm("cancel", *map(str, at_work()))
+    wait_until(lambda: len(at_work()) == 2, "the other two")
+    found = [home.job(job) for job in jobs]
+    assert [(job["attempts"], job["oom_count"]) for job in found] == [(1, 0)] * 6
