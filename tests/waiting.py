@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Only a broken program reaches this deadline."""
 
 

@@ -30,7 +30,7 @@ from radrm.errors import Unreachable
 from radrm.host.storage.paths import paths_for
 
 COLUMNS = 100
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 _FENCE = re.compile(r"```(\w+)(?: file=(\S+))?\n(.*?)```\n", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

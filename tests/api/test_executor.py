@@ -23,10 +23,9 @@ from radrm.api.run_call import open_folder, open_private, write_private
 from radrm.errors import RadrmError, Refused, StoreError, UsageError
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.daemon
-PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_a_pilot_runs_what_waits_and_ends_when_it_is_idle(login: Login) -> None:
     bad = login.submit("--time=1m", "--gpu-memory=4G", "--", "sh", "-c", "exit 3")
     both = [login.up("a"), login.up("b")]
     assert login.job(early)["state"] == "WAITING"
-    pilot = login.pilot(idle="3s")
+    pilot = login.pilot(idle="6s")
     for name in ("a", "b"):
         login.starts(name)
         (login.work / f"{name}.end").touch()
@@ -135,7 +135,7 @@ def test_a_pilot_runs_what_waits_and_ends_when_it_is_idle(login: Login) -> None:
         login.reaches(ticket, "COMPLETED")
     assert (login.work / f"radrm-{early}.out").read_text() == "1\n"
     assert login.cluster.wait(int(pilot)) == ("COMPLETED", "0:0")
-    assert "it had no job for 3s" in login.said(pilot)
+    assert "it had no job for 6s" in login.said(pilot)
     assert (login.homes(), list(login.shared.glob("pilots/*/claimed/*"))) == ([], [])
 
 
@@ -154,7 +154,7 @@ def test_what_has_not_started_goes_back_and_runs_once_in_the_next_pilot(login: L
     assert login.job(runs)["state"] in ("CANCELLED", "FAILED")
     assert {login.job(each)["state"] for each in (again, waits)} == {"WAITING"}
     (login.work / "again.end").touch()
-    second = login.pilot(idle="2s")
+    second = login.pilot(idle="6s")
     for ticket in (again, waits):
         login.reaches(ticket, "COMPLETED")
     assert login.cluster.wait(int(second)) == ("COMPLETED", "0:0")
@@ -179,7 +179,7 @@ def test_a_pilot_that_dies_loses_nothing_that_waited(login: Login) -> None:
         os.kill(pid, signal.SIGKILL)
     assert login.cluster.wait(int(pilot))[0] == "FAILED"
     assert login.job(waits)["state"] == "CLAIMED"
-    second = login.pilot(idle="2s")
+    second = login.pilot(idle="6s")
     login.reaches(waits, "COMPLETED")
     lost = login.reaches(runs, "LOST")
     assert lost["reason"] == "its pilot ended while it ran; submit it again"
@@ -233,7 +233,7 @@ def test_a_pilot_uses_the_gpus_that_slurm_has_given(login: Login, nvml_driver: N
         nvml_driver.gpu(uuid, power_mw=120_000, utilization_gpu=0)
     (login.work / "hold.rad").write_text(HOLD)
     ticket = login.submit("hold.rad")
-    script = f"exec {sys.executable} -m radrm.cli.main pilot --here --idle 2s"
+    script = f"exec {sys.executable} -m radrm.cli.main pilot --here --idle 6s"
     given = {"CUDA_VISIBLE_DEVICES": "1", "SLURM_JOB_GPUS": "1"}
     exports = "".join(
         f"export {name}={value}\n" for name, value in {**nvml_driver.environment, **given}.items()
