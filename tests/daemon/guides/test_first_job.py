@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -12,15 +13,19 @@ from tests.paths import REPOSITORY
 from tests.waiting import wait_until
 from tools.transcript import Shell, rewritten, run
 
-VARYING = re.compile(r"ticket \w+|\d")
-SAME = ("Submitted", "Cancelled", "Changed", "epoch", "exit code", "JOB  NAME")
-"""What begins lines that are alike on every machine, but for digits and tickets."""
+VARYING = re.compile(r"ticket \w+|\d|, it was [A-Z]+$")
+SAME = ("Submitted", "Cancelled", "Changed", "epoch", "exit code")
+"""What begins lines that are alike on every machine, but for digits, tickets and, where it is slow,
+the state of a job."""
 
 
 def fixed(text: str) -> list[str]:
-    """The lines of a page that are alike in every run."""
+    """The lines of a page that are alike in every run; of those of a training one, for a slow
+    machine prints fewer."""
     lines = [line for line in text.splitlines() if line.startswith(SAME)]
-    return [" ".join(VARYING.sub("", line).split()) for line in lines]
+    alike = [" ".join(VARYING.sub("", line).split()) for line in lines]
+    pairs = pairwise(["", *alike])
+    return [line for before, line in pairs if line != before or not line.startswith("epoch")]
 
 
 def gone(home: DaemonHome) -> bool:
@@ -48,4 +53,4 @@ def test_the_commands_of_the_page_do_what_it_shows(home: DaemonHome, page: str) 
     assert [each.command for each in ran if each.code] == []
     assert "Traceback" not in "".join(each.output for each in ran)
     assert fixed(rewritten(text, ran)) == fixed(text)
-    assert len(fixed(text)) >= 5
+    assert len(fixed(text)) >= 2
