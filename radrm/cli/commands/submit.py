@@ -130,7 +130,7 @@ def log_begins(results: list[Submission]) -> Begins:
     """Return how long the logs of a single job are already."""
     from radrm.client.tail import begins_of
 
-    job_file = results[0]["job_file"] if len(results) == 1 else None
+    job_file = results[0].get("job_file") if len(results) == 1 else None
     if job_file is None:
         return {}
     asked = job_file.options
