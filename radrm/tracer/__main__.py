@@ -58,6 +58,7 @@ For scripts:
     groups     process groups, DDP, DataParallel, mp.spawn
     omissions  what a trace leaves out: compilation, checkpoints, loggers
     refusals   what gets no answer, by name
+    ahead      lines that need more later on
     script     the trace of one program, and its end
 By itself:
     probe      measures a CUDA context: its own program, for a real GPU

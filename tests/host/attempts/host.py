@@ -127,7 +127,7 @@ def next_of(daemon: Launcher, serial: int = SERIAL) -> Started | Freed | Ended |
     found = None
     while found is None:
         fds = daemon.fds()
-        readable, _, _ = select.select(list(fds), [], [], 30)
+        readable, _, _ = select.select(list(fds), [], [], 60)
         assert readable, "nothing woke us"
         assert {fds[fd] for fd in readable} == {serial}
         assert serial in daemon.with_news(readable)

@@ -118,7 +118,7 @@ def test_many_at_once(host: Host) -> None:
     ends = {}
     while len(ends) < 8:
         fds = daemon.fds()
-        for fd in select.select(list(fds), [], [], 30)[0]:
+        for fd in select.select(list(fds), [], [], 60)[0]:
             found = daemon.poll(fds[fd])
             if isinstance(found, Ended):
                 ends[fds[fd]] = found.exit.code
