@@ -217,6 +217,10 @@ def _chosen_in(text: str) -> dict[str, object]:
 
 def write_config(path: str, text: str) -> None:
     """Write the configuration. An old one stays beside it."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Refused(
+            f"{path} is no file (such as a link to /dev/null); remove it, then repeat this"
+        )
     with one_line("cannot write the configuration: at"):
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
         if os.path.exists(path):

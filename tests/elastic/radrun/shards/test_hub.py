@@ -78,7 +78,7 @@ class Client:
 
     def ask(self, message: Any) -> Any:
         self.tell(message)
-        return wait_until(self.read, "an answer", patience_s=10)[0]
+        return wait_until(self.read, "an answer")[0]
 
 
 @pytest.fixture

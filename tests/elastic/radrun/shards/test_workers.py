@@ -257,7 +257,7 @@ def test_parameter_servers(farm: Farm) -> None:
 def test_a_dead_asynchronous_worker_is_started_again(farm: Farm) -> None:
     farm.begin(team(2), SERVERS, leasing(dies_after=100, who="1", pace_s=0.001))
     wait_until(lambda: farm.heard.of("lost"), "the death")
-    farm.workers["worker", 1].wait(30)
+    farm.workers["worker", 1].wait(60)
     farm.start(("worker", 1), team(2), SERVERS, leasing())
     output(farm, ("worker", 0)), output(farm, ("worker", 1))
     assert each_once(saved(farm)[1], 600, 2)
@@ -269,7 +269,7 @@ def test_asynchronous_workers_stop_together(farm: Farm) -> None:
         reached(farm, 1 + max((e[0] for e in farm.heard.of("saved")), default=0))
         farm.call(farm.hub.stop_together)
         for task in team(workers)[1:]:
-            assert farm.workers[task].wait(30) == 0
+            assert farm.workers[task].wait(60) == 0
         farm.workers["ps", 0].kill()
     farm.begin(team(2), SERVERS, leasing(LONG))
     output(farm, ("worker", 0)), output(farm, ("worker", 1))
