@@ -182,7 +182,7 @@ _SIZED = frozenset(
 
 
 class Sizes(TorchFunctionMode):
-    """Calls `found()` if a made-up number becomes a size of a tensor."""
+    """Calls `found()` if a made-up number becomes a size of a tensor, and lets all be finite."""
 
     def __init__(self, found: Callable[[], None]) -> None:
         super().__init__()
@@ -192,7 +192,20 @@ class Sizes(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _SIZED and _has_guess((args, kwargs), name in _BY_LISTS):
             self._found()
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if name in _USUAL and type(result) is FakeTensor and known(result) is None:
+            _suppose(result, _USUAL[name])
+        return result
+
+
+_USUAL = {"isfinite": True, "isnan": False, "isinf": False}
+"""What holds for all values of a training that goes on: scripts end, or skip a step, otherwise."""
+
+
+def _suppose(tensor: Any, truth: bool) -> None:
+    if small(tensor):
+        with real():
+            tensor.known = Known(torch.full(tuple(tensor.shape), truth), [True])
 
 
 _BY_LISTS = frozenset(("full", "new_full", "randint", "linspace", "__getitem__"))
