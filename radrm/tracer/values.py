@@ -193,8 +193,8 @@ class Sizes(TorchFunctionMode):
         if name in _SIZED and _has_guess((args, kwargs), name in _BY_LISTS):
             self._found()
         result = func(*args, **(kwargs or {}))
-        if name in _USUAL and type(result) is FakeTensor and known(result) is None:
-            _suppose(result, _USUAL[name])
+        if name in _USUAL and isinstance(result, torch.Tensor):
+            suppose(result, result.numel(), _USUAL[name])
         return result
 
 
@@ -202,10 +202,14 @@ _USUAL = {"isfinite": True, "isnan": False, "isinf": False}
 """What holds for all values of a training that goes on: scripts end, or skip a step, otherwise."""
 
 
-def _suppose(tensor: Any, truth: bool) -> None:
-    if small(tensor):
+def suppose(tensor: Any, number: int, value: int, first: int = 0) -> None:
+    """Let `number` elements of a tensor without known values, from the `first` on, be `value`, and
+    the others zero."""
+    if type(tensor) is FakeTensor and known(tensor) is None and small(tensor):
         with real():
-            tensor.known = Known(torch.full(tuple(tensor.shape), truth), [True])
+            made = torch.zeros(tuple(tensor.shape), dtype=tensor.dtype)
+            made.flatten()[first : first + number] = value
+        tensor.known = Known(made, [True])
 
 
 _BY_LISTS = frozenset(("full", "new_full", "randint", "linspace", "__getitem__"))
