@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import torch
+import values
 from devices import CUDA
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
@@ -30,6 +31,8 @@ def begin(script: Any) -> None:
     _profiling()
     script.imports.after("safetensors.torch", lambda found: _unwritten(script, found))
     script.imports.after("torchvision.ops.boxes", lambda found: _boxes(script, found))
+    script.imports.after("torchvision.models.detection._utils", _samples)
+    script.imports.after("torchvision.models.detection.roi_heads", _objects)
     # A check of values that are made up would refuse them.
     script.imports.after(
         "torch.distributions.distribution",
@@ -50,6 +53,40 @@ def _boxes(script: Any, module: Any) -> None:
         return torch.empty_like(scores, dtype=torch.long)
 
     module.nms = nms
+
+
+def _samples(module: Any) -> None:
+    """Let a detector's sampler find as many boxes as it wants, not all."""
+    sampler = module.BalancedPositiveNegativeSampler
+    real = sampler.__call__
+
+    def call(this: Any, matched: Any) -> Any:
+        found = real(this, matched)
+        objects = _wanted(this)
+        for positive, negative in zip(*found):  # noqa: B905
+            values.suppose(positive, objects, 1)
+            values.suppose(negative, this.batch_size_per_image - objects, 1, objects)
+        return found
+
+    sampler.__call__ = call
+
+
+def _objects(module: Any) -> None:
+    """Let as many of the sampled boxes have objects."""
+    heads = module.RoIHeads
+    real = heads.select_training_samples
+
+    def select(this: Any, *args: Any, **kwargs: Any) -> Any:
+        found = real(this, *args, **kwargs)
+        for labels in found[2]:
+            values.suppose(labels, _wanted(this.fg_bg_sampler), 1)
+        return found
+
+    heads.select_training_samples = select
+
+
+def _wanted(sampler: Any) -> int:
+    return int(sampler.batch_size_per_image * sampler.positive_fraction)
 
 
 def _compilation(script: Any) -> None:

@@ -182,7 +182,7 @@ _SIZED = frozenset(
 
 
 class Sizes(TorchFunctionMode):
-    """Calls `found()` if a made-up number becomes a size of a tensor."""
+    """Calls `found()` if a made-up number becomes a size of a tensor, and lets all be finite."""
 
     def __init__(self, found: Callable[[], None]) -> None:
         super().__init__()
@@ -192,7 +192,24 @@ class Sizes(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _SIZED and _has_guess((args, kwargs), name in _BY_LISTS):
             self._found()
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if name in _USUAL and isinstance(result, torch.Tensor):
+            suppose(result, result.numel(), _USUAL[name])
+        return result
+
+
+_USUAL = {"isfinite": True, "isnan": False, "isinf": False}
+"""What holds for all values of a training that goes on: scripts end, or skip a step, otherwise."""
+
+
+def suppose(tensor: Any, number: int, value: int, first: int = 0) -> None:
+    """Let `number` elements of a tensor without known values, from the `first` on, be `value`, and
+    the others zero."""
+    if type(tensor) is FakeTensor and known(tensor) is None and small(tensor):
+        with real():
+            made = torch.zeros(tuple(tensor.shape), dtype=tensor.dtype)
+            made.flatten()[first : first + number] = value
+        tensor.known = Known(made, [True])
 
 
 _BY_LISTS = frozenset(("full", "new_full", "randint", "linspace", "__getitem__"))

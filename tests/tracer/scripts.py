@@ -139,6 +139,20 @@ def copied_by_hand() -> None:
             keep()
 
 
+def finite() -> None:
+    """Ends where the loss is not a number."""
+    model = net().cuda()
+    optimizer = sgd(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x.cuda()), y.cuda())
+        if not torch.isfinite(loss):
+            sys.exit(1)
+        loss.backward()
+        assert loss.isfinite() and not loss.isnan()
+        optimizer.step()
+
+
 def frozen() -> None:
     """A layer that is never trained; another one is again."""
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), *net()).cuda()

@@ -50,6 +50,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "new_tensors": (2, {}),
     "policy": (2, {}),
     "moved_by_threads": (2, {}),
+    "finite": (2, {}),
     "lengths": (2, {}),
     "random_sizes": (2, {}),
     "evaluated_first": (2, {"skipped": ["evaluation"]}),
