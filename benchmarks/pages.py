@@ -57,6 +57,7 @@ PAGES = (
     Page("lab/shipped", ("benchmarks.simulation.shipped", "--part", "page"), needs="data"),
     Page("policies", ("benchmarks.simulation.shipped", "--part", "goals"), "goals", needs="data"),
     Page("lab/gpumemnet-tables", ("benchmarks.gpumemnet.train", "--tables"), needs="torch"),
+    Page("lab/gpumemnet", ("benchmarks.gpumemnet.extremes",), "extremes", needs="torch"),
 )
 
 

@@ -83,7 +83,6 @@ class Peer(ABC):
     """A tool with `slots` slots. `start` raises `OSError` or `AssertionError` if it cannot run."""
 
     name: ClassVar[str]
-    array_note: ClassVar[str] = ""
     """What an array is made of, if not by one command."""
 
     def __init__(self, tools: Path, folder: Path, slots: int) -> None:
@@ -154,7 +153,7 @@ class Radrm(CommandPeer):
 
 
 class TaskSpooler(CommandPeer):
-    name, array_note = "task-spooler", "a loop"
+    name = "task-spooler"
 
     def version(self) -> str:
         return _quietly([self._tsp, "-V"]).partition(" - ")[0].split()[-1]
@@ -173,7 +172,7 @@ class TaskSpooler(CommandPeer):
 
 
 class Nq(CommandPeer):
-    name, array_note = "nq", "a loop"
+    name = "nq"
 
     def version(self) -> str:
         (package,) = self.tools.glob("nq_*.deb")

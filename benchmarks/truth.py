@@ -42,7 +42,8 @@ or this table differs. *ratio*: ours / published.
 - **needs a GPU**: its command waits for one;
 - **not tried**: no command has it.
 
-*plot*: the text prints no number; it was read from a picture.
+*plot*: the text prints no number; it was read from a picture. *implied*: it follows from other
+numbers of the text.
 """
 
 

@@ -40,7 +40,7 @@ def planner_rows(
         *_planned(runs),
         Row(
             "`nearchus`, one job: time against Optimus (A, B)",
-            "up to 37 %, 62 % less",
+            "up to 37.2 %, 61.6 % less",
             f"median {sooner[0]:.1f} %, {sooner[1]:.1f} % less",
             "median ≥ 37 %, ≥ 40 %",
             "CPUs change in place; another number of tasks costs a minute",

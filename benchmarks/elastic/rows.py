@@ -295,7 +295,7 @@ def one_job(
         ),
         Row(
             "one job: time against Optimus (A, B)",
-            "up to 37 %, 62 % less",
+            "up to 37.2 %, 61.6 % less",
             f"median {sooner[0]:.0f} %, {sooner[1]:.0f} % less; up to {most[0]:.0f}, {most[1]:.0f}",
             "median ≥ 37 %, ≥ 40 %",
             "jobs of two hours with the whole cluster; a minute for every change",

@@ -1,23 +1,29 @@
 """The worst estimates of Figures 5.11 to 5.13 beside ours, for the published jobs on one GPU.
 
-    python -m benchmarks.gpumemnet.extremes
+    python -m benchmarks.gpumemnet.extremes [--stdout]
 
-The thesis's estimates are those of the prototype's job files; what its text says of gpt2_large, on
-two GPUs, they do not have. Ours are GPUMemNet's with the shipped
-weights, which have seen TIMM's measurements of the same models.
+It writes the section `extremes` of docs/lab/gpumemnet.md, or prints it. The thesis's estimates are
+those of the prototype's job files; what its text says of gpt2_large, on two GPUs, they do not have.
+Ours are GPUMemNet's with the shipped weights, which have seen TIMM's measurements of the same
+models.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from benchmarks.gpumemnet.data import SHARED, modelled
 from benchmarks.gpumemnet.scores import LARGEST_MEASURED_MIB
 from benchmarks.gpumemnet.train import STEPS_OF_8_GB
+from benchmarks.sections import put_section
 from radrm.estimators.gpumemnet.estimator import bucket_edge_mib
 from radrm.estimators.gpumemnet.features import Family, features_of
 from radrm.estimators.summaries.read import read_summary
 from radrm.jobfile.radfile import JobFile, read_job_file
+from tests.paths import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "lab" / "gpumemnet.md"
 
 _FAILED_MIB = 1e6
 """A figure beyond any GPU: the estimator gave none."""
@@ -58,26 +64,36 @@ def main() -> None:
         "GPUMemNet, published": {name: job.gpumemnet for name, job in measured.items()},
         "GPUMemNet, ours": {name: ours(job) for name, job in measured.items()},
     }
-    print(f"{len(measured)} jobs; GiB above the measured memory")
-    print("| | estimates | below | furthest below | furthest above |")
-    print("|---|---|---|---|---|")
+    lines = [
+        "| GiB above the measured memory | jobs | below | furthest below | furthest above |",
+        "|---|---|---|---|---|",
+    ]
     for estimator, told in figures.items():
         off = {
-            name: (mib - (measured[name].measured or 0)) / 1024
+            f"{name}, {measured[name].options.batch_size}": (mib - (measured[name].measured or 0))
+            / 1024
             for name, mib in told.items()
             if mib is not None and mib < _FAILED_MIB
         }
         least, most = min(off, key=lambda n: off[n]), max(off, key=lambda n: off[n])
-        below = sorted((each, name) for name, each in off.items() if each < 0)
-        print(
-            f"| {estimator} | {len(off)} | {len(below)} | {least} {off[least]:+.1f} |"
-            f" {most} {off[most]:+.1f} |"
+        below = sum(each < 0 for each in off.values())
+        lines.append(
+            f"| {estimator} | {len(off)} | {below} | {least}: {off[least]:+.1f} |"
+            f" {most}: {off[most]:+.1f} |"
         )
-    print("ours below:", ", ".join(f"{name} {each:+.1f}" for each, name in below))
-    for family in (Family.CNN, Family.TRANSFORMER):
-        print(f"random {family.value}s within 5 % of a bucket's edge: {near_edges(family):.1%}")
+    cnns, transformers = map(near_edges, (Family.CNN, Family.TRANSFORMER))
     large = jobs(2)["gpt2_large_2"]
-    print(f"gpt2_large on two GPUs: measured {large.measured}, ours {ours(large)} MiB")
+    lines += [
+        "",
+        f"Of the random CNNs {cnns:.0%}, of the transformers {transformers:.0%} lie within 5 % of "
+        f"a bucket's edge. GPT-2 large, on two GPUs: measured {large.measured:,.0f} MiB, ours "
+        f"{ours(large):,.0f}.",
+    ]
+    text = "\n".join(lines)
+    if "--stdout" in sys.argv[1:]:
+        print(text)
+    else:
+        put_section(PAGE, "extremes", text, "")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from benchmarks.simulation.calibration import Placed, observed, placed
@@ -29,10 +28,11 @@ from benchmarks.simulation.published import (
     known,
     measure,
     published_trace,
+    scenario,
 )
 from radrm.lab.simulator.bounds import bounds, nominal
 from radrm.lab.simulator.metrics import Spread
-from radrm.lab.simulator.scenario import Life
+from radrm.lab.simulator.scenario import Fidelity, Life
 from radrm.simulated.spec import parse
 from tests.paths import REPOSITORY, SHARED_DATA
 
@@ -97,12 +97,28 @@ class Found:
 def judged(seeds: int, data: Path = SHARED_DATA) -> Found:
     """Measure all rows of the page."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        do = partial(measure, seeds=seeds, data=data)
-        loops = list(pool.map(do, ROWS, ["published"] * len(ROWS)))
-        extras = list(pool.map(do, EXTRA_ROWS, ["published"] * len(EXTRA_ROWS)))
-        owns = list(pool.map(do, ROWS, ["radrm"] * len(ROWS)))
-        defaults = list(pool.map(do, OWN_ROWS, ["radrm"] * len(OWN_ROWS)))
-        recoveries = list(pool.map(do, RECOVERY_ROWS, ["radrm"] * len(RECOVERY_ROWS)))
+        begun: dict[tuple[str, str], Future[dict[str, Spread]]] = {}
+
+        def begin(rows: Sequence[Row], fidelity: Fidelity) -> list[Future[dict[str, Spread]]]:
+            """Begin the runs of these rows. Several rows are one setting: that runs once."""
+            found = []
+            for row in rows:
+                key = (row.trace, repr(scenario(row, fidelity, 0)))
+                if key not in begun:
+                    begun[key] = pool.submit(measure, row, fidelity, seeds, data)
+                found.append(begun[key])
+            return found
+
+        runs = (
+            begin(ROWS, "published"),
+            begin(EXTRA_ROWS, "published"),
+            begin(ROWS, "radrm"),
+            begin(OWN_ROWS, "radrm"),
+            begin(RECOVERY_ROWS, "radrm"),
+        )
+        loops, extras, owns, defaults, recoveries = (
+            [each.result() for each in futures] for futures in runs
+        )
     base = {
         row.trace: known(loop, "makespan_s")
         for row, loop in zip(ROWS, loops, strict=True)

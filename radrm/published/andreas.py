@@ -37,7 +37,7 @@ from typing import Any
 from radrm.published.capacity.carrying import SOON_S, Carrying, settle
 from radrm.published.capacity.memory import Memory
 from radrm.published.capacity.problem import Allocation, Problem, construct, without_chance
-from radrm.published.capacity.situation import Assumptions, Situation, digest, read
+from radrm.published.capacity.situation import Assumptions, Situation, digest
 from radrm.rules import (
     Costs,
     Exclusive,
@@ -142,11 +142,11 @@ class Andreas:
         now = view.now
         memory = Memory.of(state, self.seed, now)
         memory.tidy({job.id for job in view.jobs()}, now.boot_s)
-        situation = read(view, self._assumptions(), memory)
+        situation = Situation(view, self._assumptions(), memory)
         seen = digest(view, situation.seen, memory)
         age_s = None if memory.made is None else now.since(memory.made)
         if age_s is None or seen != memory.seen or age_s >= self.period_s - 0.001:
-            plan = self._plan(situation, memory.calls)
+            plan = self._plan(view, situation.problem, memory.calls)
             memory.plan = settle(view, situation, plan, self.variant == "code", self.whole_servers)
             memory.made, memory.seen, memory.calls = now, seen, memory.calls + 1
         carrying = Carrying(view, situation, memory, self.period_s)
@@ -165,27 +165,28 @@ class Andreas:
             profile=self.profile,
         )
 
-    def _plan(self, situation: Situation, calls: int) -> Allocation:
+    def _plan(self, view: View, problem: Problem, calls: int) -> Allocation:
         """Return the plan of one call of the optimizer."""
-        problem = situation.problem
         if not problem.works or not problem.servers:
             return {}
         if self.method in _BASELINES:
-            order = self._order(situation)
+            order = self._order(view, problem)
             ranked = [work.ranked for work in problem.works]
             return construct(problem, order, ranked.__getitem__, self.whole_servers)
         if self.method == _GREEDY:
             return without_chance(problem, self.whole_servers)
         return _randomized(problem, self.max_iterations, (self.seed, calls), self.variant == "code")
 
-    def _order(self, situation: Situation) -> list[int]:
+    def _order(self, view: View, problem: Problem) -> list[int]:
         """Return the order of a baseline."""
-        works, jobs = situation.problem.works, situation.jobs
+        works = problem.works
 
         def key(number: int) -> tuple[float, ...]:
             work = works[number]
+            job = view.job(work.job_id)
+            assert job is not None  # the problem is made of this view
             first = {"fifo": 0.0, "edf": work.due_s, "ps": -work.rate}[self.method]
-            return (-work.priority, first, *jobs[work.job_id].place, work.job_id)
+            return (-work.priority, first, *job.place, work.job_id)
 
         return sorted(range(len(works)), key=key)
 

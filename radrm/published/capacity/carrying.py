@@ -161,7 +161,8 @@ def _devices(view: View, situation: Situation, plan: Allocation) -> dict[int, tu
             moving.append(number)
     for number in sorted(moving):
         place, configuration = plan[number]
-        job = situation.jobs[works[number].job_id]
+        job = view.job(works[number].job_id)
+        assert job is not None  # it has just been planned
         ranked = [
             (view.rank(job, device)[:2], uuid not in situation.ready, device.index, device)
             for uuid, device in left[place].items()
@@ -231,7 +232,7 @@ class Carrying(Struct):
             self._wait(ANSWER_S)
         moved: set[str] = set()
         for job_id, live in situation.live.items():
-            job = situation.jobs.get(job_id) or self.view.job(job_id)
+            job = self.view.job(job_id)
             uuids = memory.plan.get(job_id)
             here = live.placement.devices
             keeps = uuids is not None and set(uuids) == set(here)

@@ -44,6 +44,7 @@ _FAR_S = 1e10
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bits = NDArray[np.uint32]
 
 
 class Chance:
@@ -54,10 +55,18 @@ class Chance:
 
     def uniform(self, *shape: int) -> Floats:
         """Return an array of numbers."""
+        return _numbers(self.bits(*shape))
+
+    def bits(self, *shape: int) -> Bits:
+        """Return what `uniform` makes numbers of."""
         size = int(np.prod(shape))
-        raw = np.asarray(self._bits.random_raw(size // 2 + 1)).astype("<u8").view("<u4")[:size]
-        found: Floats = (raw.astype(np.float64) + 0.5) * 2.0**-32
-        return found.reshape(shape)
+        raw = np.asarray(self._bits.random_raw(size // 2 + 1)).astype("<u8", copy=False)
+        return raw.view("<u4")[:size].reshape(shape)
+
+
+def _numbers(bits: Bits) -> Floats:
+    found: Floats = (bits.astype(np.float64) + 0.5) * 2.0**-32
+    return found
 
 
 class Constructions(Struct, frozen=True):
@@ -191,14 +200,18 @@ class _Queue:
             gives = np.where(self._rates > 0, _SWAP * least / self._rates, _SWAP)
         self._gives_way = gives
         self._carried = np.zeros(count, np.int64)
-        self._swaps = self._noise = np.zeros(0)
+        self._swaps = self._noise = np.zeros(0, np.uint32)
 
     def next(self, place: int) -> tuple[Ints, Floats]:
         """Return the job of each construction at a place of the queue, and chance [pair x it]."""
         at = place % _BLOCK
         if at == 0:
-            self._draw()
-        noise: Floats = self._noise[at]
+            # A queue has more places than servers have room: most are never asked for, so the
+            # numbers of a place are made of its bits when it is.
+            self._swaps = self._chance.bits(_BLOCK, self._count)
+            rows = min(_BLOCK, len(self._rates) - place)
+            self._noise = self._chance.bits(rows, self._pairs, self._count)
+        noise = self._noise_at(at)
         following = place + 1
         if following >= len(self._rates):
             return self._carried, noise
@@ -208,18 +221,19 @@ class _Queue:
             likely = np.where(heavier, _SWAP_HEAVY, _SWAP_LIGHT)
         else:
             likely = self._gives_way[ahead]
-        swap = self._swaps[at] < likely
+        swap = _numbers(self._swaps[at]) < likely
+        if self._code:
+            swap[0] = False
         swap &= self._priorities[ahead] == self._priorities[following]
         self._carried = np.where(swap, ahead, following)
         return np.where(swap, following, ahead), noise
 
-    def _draw(self) -> None:
-        self._swaps = self._chance.uniform(_BLOCK, self._count)
-        noise = self._chance.uniform(_BLOCK, self._pairs, self._count)
-        if self._code:
-            self._swaps[:, 0] = 1.0  # no swap
-            noise[:, :, 0] = np.arange(self._pairs)[None, :] * 1e-9
-        self._noise = noise if self._code else np.log(-np.log(noise))
+    def _noise_at(self, at: int) -> Floats:
+        noise = _numbers(self._noise[at])
+        if not self._code:
+            return np.log(-np.log(noise))
+        noise[:, 0] = np.arange(self._pairs) * 1e-9
+        return noise
 
 
 class _Room:

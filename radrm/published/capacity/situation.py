@@ -16,10 +16,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
 from math import inf
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from radrm.published.capacity.memory import Memory
 from radrm.published.capacity.problem import Configuration, Price, Problem, Server, Work, in_order
@@ -70,6 +71,11 @@ class Barred:
             self._part_of[device.uuid] = part
             if part:
                 self._first.setdefault(part, device)
+
+    @property
+    def any(self) -> bool:
+        """True if a device has a part that not each job may use."""
+        return bool(self._first)
 
     def part_of(self, device: Device) -> Part:
         """Return the part of a device."""
@@ -144,31 +150,6 @@ class Assumptions(Struct, frozen=True):
     """Prefer the kinds on which a job's program has not run yet."""
 
 
-class Situation(Struct, frozen=True):
-    """A problem, and what its numbers stand for."""
-
-    problem: Problem
-    devices: tuple[tuple[Device, ...], ...]
-    """The GPUs of each server of the problem."""
-    names: tuple[str, ...]
-    """The device names of the kinds."""
-    live: Mapping[int, Attempt]
-    """The movable jobs."""
-    leaving: frozenset[int]
-    """The jobs that are being stopped."""
-    ready: frozenset[str]
-    """The devices on which a job can start at once."""
-    jobs: Mapping[int, Job] = field(default_factory=dict)
-    """The jobs of the problem."""
-    seen: Mapping[str, DeviceSnapshot] = field(default_factory=dict)
-    """What is known of each device, by UUID."""
-
-
-def read(view: View, rules: Assumptions, memory: Memory) -> Situation:
-    """Return what there is to decide about."""
-    return _Reader(view, rules, memory).situation()
-
-
 def digest(view: View, seen: Mapping[str, DeviceSnapshot], memory: Memory) -> str:
     """Return a digest of what a plan follows from; while it is the same, the plan stays.
 
@@ -213,72 +194,87 @@ def is_leaving(job: Job, attempt: Attempt) -> bool:
     return asked is not None and asked.stops
 
 
-class _Reader:
+class _Kinds(Struct, frozen=True):
+    """The kinds of device, by their number."""
+
+    devices: list[list[Device]]
+    number: dict[str, int]
+    """By UUID."""
+    alike: list[tuple[object, ...]]
+    parts: list[Part]
+
+
+class Situation:
+    """What there is to decide about.
+
+    `live`: the movable jobs, with their attempts. `leaving`: the jobs that are being stopped.
+    `ready`: the devices on which a job can start at once. `seen`: what is known of each device.
+    The problem is made when it is asked for, since most calls only carry a plan out.
+    """
+
     def __init__(self, view: View, rules: Assumptions, memory: Memory) -> None:
         self._view, self._rules, self._memory = view, rules, memory
         self._now = view.now
-        self._seen = {each.device.uuid: each for each in view.every_device()}
-        self._running = tuple(view.running())
-        self._barred = Barred(view, self._seen.values())
-        self._of_kind: list[list[Device]] = []
-        self._of_device: dict[str, int] = {}
-        self._alike: list[tuple[object, ...]] = []
-        self._parts: list[Part] = []
+        self.seen = {each.device.uuid: each for each in view.every_device()}
+        self._running = running = tuple(view.running())
+        self.live = {job.id: attempt for job, attempt in running if self._can_move(job, attempt)}
+        self.leaving = frozenset(job.id for job, attempt in running if is_leaving(job, attempt))
+        stopping = {job.id for job, _ in running if job.state is JobState.STOPPING}
+        self._gives_way = self.live.keys() | self.leaving | stopping
+        self._given = [each for each in self.seen.values() if self._can_give(each)]
+        self.ready = frozenset(
+            each.device.uuid
+            for each in self._given
+            if not each.occupants and each.unreadable(self._now.boot_s) is None
+        )
 
-    def _find_kinds(self, given: list[DeviceSnapshot]) -> None:
-        """Find the kinds of device. `given`: those that can be given away."""
+    @cached_property
+    def problem(self) -> Problem:
+        """Return the problem of the jobs that can be planned."""
+        most: dict[int, int] = {}
+        for server in self._servers[0]:
+            most[server.kind] = max(most.get(server.kind, 0), server.gpus)
+        jobs = list(self._view.waiting())
+        jobs += [job for job, _ in self._running if job.id in self.live]
+        jobs += [job for job, _ in self._running if job.id in self.leaving and job.spec.gpus]
+        timed = {
+            job.id: (job, self._times(job, self.live.get(job.id), most))
+            for job in jobs
+            if job.id not in self._memory.resting
+        }
+        longest_s = max((s for _, times in timed.values() for s in times.values()), default=0.0)
+        price = _price(self._rules.costs, self._now.wall_s, longest_s)
+        watts = tuple(map(self._watts, self._kinds.devices))
+        works = [self._work(job, times, watts, price) for job, times in timed.values() if times]
+        return Problem(in_order(works), self._servers[0], watts, price, self._rules.rho)
+
+    @property
+    def devices(self) -> tuple[tuple[Device, ...], ...]:
+        """Return the GPUs of each server of the problem."""
+        return self._servers[1]
+
+    @cached_property
+    def _barred(self) -> Barred:
+        return Barred(self._view, self.seen.values())
+
+    @cached_property
+    def _kinds(self) -> _Kinds:
         resting = self._memory.resting
         lined_up = (job for job in self._view.waiting() if job.id not in resting)
-        parts = self._barred.parts_of(lined_up, [each.device for each in given])
+        parts = self._barred.parts_of(lined_up, [each.device for each in self._given])
+        found = _Kinds([], {}, [], [])
         known: dict[tuple[object, ...], int] = {}
-        for each in self._seen.values():
+        for each in self.seen.values():
             device = each.device
             alike = (device.name, device.kind, device.profile, device.total_mib, device.mps)
             kind = known.setdefault((alike, parts[device.uuid]), len(known))
-            if kind == len(self._of_kind):
-                self._of_kind.append([])
-                self._alike.append(alike)
-                self._parts.append(parts[device.uuid])
-            self._of_kind[kind].append(device)
-            self._of_device[device.uuid] = kind
-        self._names = [devices[0].name for devices in self._of_kind]
-
-    def situation(self) -> Situation:
-        rules, running = self._rules, self._running
-        movable = {job.id: attempt for job, attempt in running if self._can_move(job, attempt)}
-        leaving = frozenset(job.id for job, attempt in running if is_leaving(job, attempt))
-        stopping = {job.id for job, _ in running if job.state is JobState.STOPPING}
-        gives_way = movable.keys() | leaving | stopping
-        given = [each for each in self._seen.values() if self._can_give(each, gives_way)]
-        self._find_kinds(given)
-        watts = tuple(self._watts(kind) for kind in range(len(self._names)))
-        servers, devices = self._servers(given, gives_way)
-        most: dict[int, int] = {}
-        for server in servers:
-            most[server.kind] = max(most.get(server.kind, 0), server.gpus)
-        jobs = {job.id: job for job in self._view.waiting()}
-        jobs.update((job.id, job) for job, _ in running if job.id in movable)
-        jobs.update((job.id, job) for job, _ in running if job.id in leaving and job.spec.gpus)
-        timed = {
-            job.id: self._times(job, movable.get(job.id), most)
-            for job in jobs.values()
-            if job.id not in self._memory.resting
-        }
-        longest_s = max((s for times in timed.values() for s in times.values()), default=0.0)
-        price = _price(rules.costs, self._now.wall_s, longest_s)
-        works = []
-        for job_id, times in timed.items():
-            if times:
-                works.append(self._work(jobs[job_id], movable.get(job_id), times, watts, price))
-        problem = Problem(in_order(works), servers, watts, price, rules.rho)
-        ready = frozenset(
-            each.device.uuid
-            for each in given
-            if not each.occupants and each.unreadable(self._now.boot_s) is None
-        )
-        planned = {work.job_id: jobs[work.job_id] for work in works}
-        names = tuple(self._names)
-        return Situation(problem, devices, names, movable, leaving, ready, planned, self._seen)
+            if kind == len(found.devices):
+                found.devices.append([])
+                found.alike.append(alike)
+                found.parts.append(parts[device.uuid])
+            found.devices[kind].append(device)
+            found.number[device.uuid] = kind
+        return found
 
     # ------------------------------------------------------------- live jobs
 
@@ -302,32 +298,34 @@ class _Reader:
         if attempt is None or not attempt.placement.collocation.whole_device:
             return None
         uuids = attempt.placement.devices
-        kinds = {self._of_device.get(uuid) for uuid in uuids}
+        kinds = {self._kinds.number.get(uuid) for uuid in uuids}
         kind = kinds.pop() if len(kinds) == 1 else None
         return None if kind is None else (kind, len(uuids))
 
     # ------------------------------------------------------------- devices
 
-    def _can_give(self, each: DeviceSnapshot, gives_way: set[int]) -> bool:
-        if not is_usable(each, self._now.boot_s) or not gives_way.issuperset(each.occupants):
+    def _can_give(self, each: DeviceSnapshot) -> bool:
+        if not is_usable(each, self._now.boot_s):
+            return False
+        if not self._gives_way.issuperset(each.occupants):
             return False
         if any(r.kind is not ReservationKind.RUNNING for r in each.reservations):
             return False
         unmanaged = each.unmanaged_mib or 0
         return unmanaged <= self._view.settings.idle_unmanaged_mib
 
-    def _servers(
-        self, given: list[DeviceSnapshot], gives_way: set[int]
-    ) -> tuple[tuple[Server, ...], tuple[tuple[Device, ...], ...]]:
+    @cached_property
+    def _servers(self) -> tuple[tuple[Server, ...], tuple[tuple[Device, ...], ...]]:
+        number = self._kinds.number
         there: dict[tuple[str, int], list[Device]] = {}
-        for each in given:
-            key = (each.device.node, self._of_device[each.device.uuid])
+        for each in self._given:
+            key = (each.device.node, number[each.device.uuid])
             there.setdefault(key, []).append(each.device)
         used: dict[tuple[str, int], int] = {}
         first_s: dict[tuple[str, int], float] = {}
-        names = dict(enumerate(self._names))
+        names = {kind: each[0].name for kind, each in enumerate(self._kinds.devices)}
         for job, attempt in self._running:
-            if job.id in gives_way or not job.spec.gpus:
+            if job.id in self._gives_way or not job.spec.gpus:
                 continue
             times = run_times(
                 job, attempt, self._now, names, self._here(attempt), self._rules.unknown_duration_s
@@ -336,9 +334,9 @@ class _Reader:
             end_s = times.get(here, inf) if here is not None else inf
             end_s = min(times.values(), default=inf) if end_s == inf else end_s
             for uuid in attempt.placement.devices:
-                device = self._seen.get(uuid)
+                device = self.seen.get(uuid)
                 if device is not None:
-                    key = (device.device.node, self._of_device[uuid])
+                    key = (device.device.node, number[uuid])
                     used[key] = used.get(key, 0) + 1
                     first_s[key] = min(first_s.get(key, inf), end_s)
         keys = sorted(there)
@@ -350,9 +348,9 @@ class _Reader:
             tuple(tuple(there[key]) for key in keys),
         )
 
-    def _watts(self, kind: int) -> tuple[float, ...]:
-        name, rules = self._names[kind], self._rules
-        on_node = Counter(device.node for device in self._of_kind[kind])
+    def _watts(self, devices: list[Device]) -> tuple[float, ...]:
+        name, rules = devices[0].name, self._rules
+        on_node = Counter(device.node for device in devices)
         stated = [rules.costs.node_w(name, gpus) for gpus in range(max(on_node.values()) + 1)]
         return tuple(
             gpus * rules.gpu_watts if watts is None else watts for gpus, watts in enumerate(stated)
@@ -363,7 +361,12 @@ class _Reader:
     def _times(
         self, job: Job, live: Attempt | None, most: Mapping[int, int]
     ) -> dict[tuple[int, int], float]:
-        kinds = {kind: self._names[kind] for kind in most if self._allows(job, kind, live)}
+        needs_mib = self._need_mib(job)
+        kinds = {
+            kind: self._kinds.devices[kind][0].name
+            for kind in most
+            if self._allows(job, kind, live, needs_mib)
+        }
         unknown_s = self._rules.unknown_duration_s
         # A job that runs is not moved to learn, and without a fingerprint no run teaches anything.
         learns = self._rules.profile and live is None and job.fingerprint is not None
@@ -372,13 +375,15 @@ class _Reader:
         limit = self._view.settings.most_gpus(job.spec.uid)
         return {pair: s for pair, s in times.items() if pair[1] <= min(limit, most[pair[0]])}
 
-    def _allows(self, job: Job, kind: int, live: Attempt | None) -> bool:
+    def _allows(self, job: Job, kind: int, live: Attempt | None, needs_mib: int) -> bool:
         """Return whether a job can run on a kind of device. It may stay where it is."""
-        sample, here = self._of_kind[kind][0], () if live is None else live.placement.devices
-        others = [device for device in self._of_kind[kind] if device.uuid not in here]
-        if any(self._barred.keeps_out(job, self._barred.part_of(each)) for each in others):
+        devices, here = self._kinds.devices[kind], () if live is None else live.placement.devices
+        sample, barred = devices[0], self._barred
+        if needs_mib > sample.capacity_mib or not self._is_of_kind(job, sample):
             return False
-        return self._is_of_kind(job, sample) and self._need_mib(job) <= sample.capacity_mib
+        return not barred.any or not any(
+            barred.keeps_out(job, barred.part_of(each)) for each in devices if each.uuid not in here
+        )
 
     def _is_of_kind(self, job: Job, device: Device) -> bool:
         needs = [role.needs for role in job.spec.roles if role.needs.gpus]
@@ -389,7 +394,7 @@ class _Reader:
         declared = [role.needs.gpu_memory_mib or 0 for role in job.spec.roles if role.needs.gpus]
         certain = max([job.memory_floor_mib or 0, *declared])
         left, largest = job.spec.gpus, 0
-        for devices in sorted(self._of_kind, key=lambda each: -each[0].capacity_mib):
+        for devices in sorted(self._kinds.devices, key=lambda each: -each[0].capacity_mib):
             if left > 0 and self._is_of_kind(job, devices[0]):
                 largest, left = devices[0].capacity_mib, left - len(devices)
         return max(certain, min(job.need_mib or 0, largest))
@@ -397,7 +402,6 @@ class _Reader:
     def _work(
         self,
         job: Job,
-        live: Attempt | None,
         times: Mapping[tuple[int, int], float],
         watts: tuple[tuple[float, ...], ...],
         price: Price,
@@ -422,24 +426,25 @@ class _Reader:
                 for (kind, gpus), time_s in sorted(times.items())
             ),
             priority=spec.priority + (_RECOVERY if job.recovers else 0),
-            here=self._here(live),
+            here=self._here(self.live.get(job.id)),
         )
 
     def _tiers(self, job: Job, kinds: set[int]) -> dict[int, int]:
         """Return the place of each kind in the lists of GPUs of a job. Where it may use GPUs that
         others may not, it leaves them the GPUs of this kind that all may use."""
-        few = {self._alike[kind] for kind in kinds if self._parts[kind]}
+        alike, parts = self._kinds.alike, self._kinds.parts
+        few = {alike[kind] for kind in kinds if parts[kind]}
         lists = job.spec.avoid_gpus or job.spec.prefer_gpus or job.use_last
         if not (few or lists):
             return dict.fromkeys(kinds, 0)
         ranks = {}
         for kind in kinds:
             listed = (
-                min(self._view.rank(job, device)[:2] for device in self._of_kind[kind])
+                min(self._view.rank(job, device)[:2] for device in self._kinds.devices[kind])
                 if lists
                 else None
             )
-            ranks[kind] = (listed, not self._parts[kind] and self._alike[kind] in few)
+            ranks[kind] = (listed, not parts[kind] and alike[kind] in few)
         order = sorted(set(ranks.values()))
         return {kind: order.index(each) for kind, each in ranks.items()}
 
