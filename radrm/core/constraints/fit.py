@@ -1,8 +1,8 @@
 """Why a device cannot take a job now: itself, the jobs that are there, their SMs, the memory.
 
 `refuse_device` asks in this order, and the first answer is the reason. A policy is asked after it,
-and can only refuse more. `refuse_itself` is what a device refuses even if it is empty, and
-`refuse_room` that so much cannot be reserved there.
+and can only refuse more. `refuse_itself` says why a device cannot take a job even if it is empty;
+`refuse_room`, why memory cannot be reserved there.
 
 Theory of operation: parts of the SMs
 -------------------------------------
@@ -17,8 +17,7 @@ Theory of operation: turns of users on an MPS server
 An MPS server serves the processes of one user at a time; a client of a second user hangs
 until the first user's last client has gone. So all MPS jobs on a device belong to one user,
 its *cohort*. Jobs of others may run time-sliced beside it, where the policy predicts that this is
-worth it. Else they wait: if the cohort's user keeps submitting, it
-never ends, and they starve.
+worth it. Else they wait: if the cohort's user keeps submitting, it never ends, and they starve.
 
 The ledger of a device records since when the present cohort is there without a gap, and when
 each user's last cohort ended (`core/state/ledger.py`). After `CoreSettings.mps_cohort_s` the
