@@ -22,6 +22,5 @@ Events go in, decisions come out. The files, in the order in which they may impo
     planning     how the core calls rules (a folder)
     in_service   which devices are in service, and which jobs stand aside
     adoption     restart: restores stored records, adopts running attempts
-    applying     carries out or rejects a proposal
     scheduler    `step`, the entry point
 """

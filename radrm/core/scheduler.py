@@ -30,8 +30,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from radrm.core import applying, in_service, reservations
 from radrm.core import events as ev
+from radrm.core import in_service, reservations
 from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
@@ -45,6 +45,7 @@ from radrm.core.lifecycle.leaving import end_pause
 from radrm.core.lifecycle.memory import grow_memory
 from radrm.core.lifecycle.occupancy import drop_vanished_targets
 from radrm.core.lifecycle.timing import at_begin, at_limit, follow_clock, heard, silent
+from radrm.core.planning.applying import apply_request
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting, would_start
 from radrm.core.planning.requests import Requested, Requests
@@ -93,9 +94,7 @@ class Scheduler:
         """The state as the last step has left it, for code outside the core."""
         self.view = self.snapshot.view
         self._adoption = Adoption(self.state)
-        self._planners = Planners(
-            self.state, self.view, rules.planners, rules.fallback, applying.apply
-        )
+        self._planners = Planners(self.state, self.view, rules.planners, rules.fallback)
 
     # ------------------------------------------------------------- step
 
@@ -120,7 +119,7 @@ class Scheduler:
         for wish in (
             reservations.update(self.state) if users.every or users.seen is not None else ()
         ):
-            applying.request(self.state, wish, "a reservation")
+            apply_request(self.state, wish, "a reservation")
         woken = self._act_on_timers()
         self._end_planned()
         self._planners.call(event, woken)
@@ -270,7 +269,7 @@ class Scheduler:
     def _on_request(self, event: Requested) -> None:
         found = self._requested(event)
         if isinstance(found, Proposal):
-            applying.request(self.state, found, event.by)
+            apply_request(self.state, found, event.by)
 
     # ------------------------------------------------------------- handlers: devices
 

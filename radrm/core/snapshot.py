@@ -5,8 +5,8 @@ Theory of operation
 A snapshot shows the state as the last step has left it: each question reads the scheduler's own
 memory. What it returns never changes: jobs, attempts and reservations are frozen records, lists are
 tuples, and a `DeviceSnapshot` is made of a device's ledger, once for all who ask between two steps.
-So long work that yields to other events asks again after each yield, and keeps answers only as
-long as the past will do.
+Work that yields to other events must ask again after each yield: an answer that it keeps shows the
+past.
 
 What may interleave: only the loop's thread takes steps and asks. Another thread may have answers.
 Another process gets all of it as plain data (`data`), and makes the same snapshot there (`of`).

@@ -15,13 +15,13 @@ from typing import Any
 
 from radrm.core.constraints.claims import earliest_free_s, free_from_s, leaving
 from radrm.core.constraints.feasibility import suitable
+from radrm.core.constraints.fit import turns
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
 from radrm.core.constraints.offers import Occupant, Offer, Offers
 from radrm.core.constraints.placement import refuse_start
 from radrm.core.constraints.searches import Answers, Searches
-from radrm.core.constraints.turns import turns
 from radrm.core.records import (
     Attempt,
     Device,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.constraints.alone import can_be_time_sliced, mode_on
 from radrm.core.constraints.feasibility import hopeless
+from radrm.core.constraints.fit import can_be_time_sliced, mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import (
     Estimate,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
+from radrm.core.constraints.fit import choose_turns, turns
 from radrm.core.constraints.searches import Answers, Searches
-from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
 from radrm.core.planning.placing import Checked, Placer, fails_again, find_with_fallback
 from radrm.core.proposals import Migrate, Proposal, Reserve

@@ -114,7 +114,9 @@ def test_what_is_shown_of_a_live_job_is_up_to_date(store: Store) -> None:
     assert world.attempts[job.id, 1].energy_j == 2 * 100.0, "as stored"
     shown = JobDocuments(world.scheduler, store).job(job, world.now, None)
     assert (shown.energy_j, shown.peak_mib) == (2 * 2100.0, 4 * GIB)
-    (attempt,) = explain(world.scheduler, store, world.jobs[job.id], world.now).attempts
+    (attempt,) = explain(
+        JobDocuments(world.scheduler, store), world.jobs[job.id], world.now
+    ).attempts
     assert (attempt.energy_j, attempt.ran_s) == (2 * 2100.0, 21.0)
 
 
@@ -133,10 +135,11 @@ def test_a_job_says_why_what_it_asked_for_is_no_limit(
     world = World(gpus(1))
     job = world.submit(GIB, cpus=cpus, host_mib=host_mib)
     nowhere = Controllers(reasons=(("cpu", "c"), ("memory", "m")))
-    shown = explain(world.scheduler, store, job, world.now, nowhere).job
+    shown = explain(JobDocuments(world.scheduler, store, nowhere), job, world.now).job
     assert (shown.cpus, shown.memory_mib) == (cpus, host_mib)
     assert shown.not_enforced == why
-    enforced = explain(world.scheduler, store, job, world.now, Controllers("/c", "/m")).job
+    found = Controllers("/c", "/m")
+    enforced = explain(JobDocuments(world.scheduler, store, found), job, world.now).job
     assert enforced.not_enforced is None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from radrm.core.settings import CoreSettings
 from radrm.daemon.views.device_documents import device_documents
+from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.explanations import explain
 from radrm.host.storage.store import Store
 from tests.contract.systems.backfill import Backfill
@@ -43,7 +44,8 @@ def test_they_are_shown(world: World, tmp_path: Path) -> None:
     assert shown == later
     assert device.reserved_mib == device.free_mib == 20 * GIB, "it does not count today"
     store = Store(f"{tmp_path}/radrm.sqlite")
-    waits, runs = (explain(world.scheduler, store, world.jobs[i], world.now) for i in (2, 1))
+    documents = JobDocuments(world.scheduler, store)
+    waits, runs = (explain(documents, world.jobs[i], world.now) for i in (2, 1))
     assert waits.reservations == device.reservations[1:] and runs.reservations == ()
 
 

@@ -9,9 +9,7 @@ The files, in the order in which they may import one another:
     need         how much memory a job needs on each of its GPUs
     claims       who has or will have what of a device, and until when
     nodes        why a job cannot have its CPUs and its host memory
-    alone        a job and a device, whatever else runs there
-    turns        turns of users on an MPS server
-    fit          why a device cannot take a job now
+    fit          why a device cannot take a job now; turns of users on an MPS server
     placement    all shares of a placement together
     reserve      a planner's reservation for a waiting job
     feasibility  why a job can never run on these devices

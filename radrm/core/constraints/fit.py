@@ -1,7 +1,8 @@
 """Why a device cannot take a job now: itself, the jobs that are there, their SMs, the memory.
 
 `refuse_device` asks in this order, and the first answer is the reason. A policy is asked after it,
-and can only refuse more.
+and can only refuse more. `refuse_itself` says why a device cannot take a job even if it is empty;
+`refuse_room`, why memory cannot be reserved there.
 
 Theory of operation: parts of the SMs
 -------------------------------------
@@ -10,22 +11,58 @@ guarantees none. So radrm books what jobs declare: the clients of a device book 
 job without a share books nothing. What counts is the declared part, also while a planner gives
 less: it may give all of that again. In other modes nothing limits a job's SMs, and nothing is
 booked.
+
+Theory of operation: turns of users on an MPS server
+----------------------------------------------------
+An MPS server serves the processes of one user at a time; a client of a second user hangs
+until the first user's last client has gone. So all MPS jobs on a device belong to one user,
+its *cohort*. Jobs of others may run time-sliced beside it, where the policy predicts that this is
+worth it. Else they wait: if the cohort's user keeps submitting, it never ends, and they starve.
+
+The ledger of a device records since when the present cohort is there without a gap, and when
+each user's last cohort ended (`core/state/ledger.py`). After `CoreSettings.mps_cohort_s` the
+user has had a *turn*. From then on, `turns` names one waiting job of another user as next
+for the device, and `refuse_for_turn` refuses every other user's job there, as a client or
+beside others. The device runs empty, and the named job starts, or earlier, time-sliced; the
+planner may start it before the head of the line.
+
+Invariants:
+- No job is refused for a job that could not use the turn. A job is named only if it could
+  start on the empty device, so it needs one GPU and can be a client.
+- A waiting job is named for one device at a time. It keeps no second device free.
+- The choice depends only on the state: ledgers in order of their cohorts' ages, then the
+  user whose last turn there is longest ago, then the order of service.
+
+What may interleave: the named job may start elsewhere, end or be held at any event. Its name
+is not stored: `turns` chooses again after each change, once for all devices and jobs.
+
+What a restart sees: the times of earlier turns are lost. Adopted attempts keep their start
+times, so a cohort is as old as its oldest *live* client. A restart can make a turn longer,
+never shorter.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from radrm.core.constraints.alone import mode_on, other_users_client, refuse_itself, refuse_room
-from radrm.core.constraints.claims import free_for, idle_for, refuse_overlap, who_reserved
-from radrm.core.constraints.need import effective_need_mib
-from radrm.core.constraints.turns import refuse_for_turn
+from radrm.core.constraints.claims import (
+    free_for,
+    idle_for,
+    refuse_overlap,
+    refuse_reserved,
+    who_reserved,
+)
+from radrm.core.constraints.kinds import can_be_mps_client, kind_refusal
+from radrm.core.constraints.need import effective_need_mib, wants_whole_device
+from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.queue.line import Key
 from radrm.core.state.readings import OccupantUse
 from radrm.core.state.state import State
-from radrm.core.units import show_seconds
-from radrm.core.words import Collocation
+from radrm.core.units import show_mib, show_seconds
+from radrm.core.words import Collocation, DeviceKind
 from radrm.structs import replace
 
 TRIAL = "trial"
@@ -54,6 +91,111 @@ def refuse_device(
         need = effective_need_mib(state, job, role) if job.recovers else None
         return refuse_room(state, job, need, ledger, need)
     return refuse_overlap(state, job, role, ledger)
+
+
+# ------------------------------------------------------------------ the device itself, and its room
+
+
+def refuse_itself(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, reading: bool = True
+) -> Refusal | None:
+    """Return why the device cannot take this job, even if it were empty; None if it can.
+
+    `reading`: refuse a device without a recent, sound reading.
+    """
+    uuid = ledger.device.uuid
+
+    def no(rule: str, why: str, needed: float | None = None, there: float | None = None) -> Refusal:
+        return Refusal(rule=rule, message=why, device=uuid, needed=needed, available=there)
+
+    if ledger.vanished:
+        return no("vanished", "it has vanished")
+    drained = state.drained_for(uuid, job)
+    if drained is not None:
+        return no("drained", f"drained: {drained}")
+    kind = kind_refusal(ledger.device, role.needs, job.spec)
+    if kind is not None:
+        return no("kind", kind)
+    need, capacity = effective_need_mib(state, job, role), ledger.device.capacity_mib
+    if need is not None and need > capacity:
+        why = f"needs {show_mib(need)}, the device has {show_mib(capacity)}"
+        return no("capacity", why, need, capacity)
+    unknown = ledger.unreadable(state.step.now.boot_s) if reading else None
+    if unknown is not None:
+        return no("reading", unknown)
+    yields = ledger.yields()
+    if yields is not None:
+        return no("unmanaged", yields, state.settings.idle_unmanaged_mib, ledger.unmanaged_mib)
+    # What is out of its service for everybody comes first.
+    reserved = refuse_reserved(state, job, ledger) if state.for_users.every else None
+    return reserved or refuse_overlap(state, job, role, ledger, alone=True)
+
+
+def refuse_room(
+    state: State, job: Job, need: int | None, ledger: DeviceLedger, reserved: int | None
+) -> Refusal | None:
+    """Return why `reserved` MiB cannot be reserved for the job here; None if they can.
+
+    `need`: what its tasks here need together; None: unknown. `reserved` None: the whole device;
+    the caller checks that it is idle.
+    """
+    if reserved is None:
+        return None
+    uuid = ledger.device.uuid
+    if need is not None and reserved < need:
+        why = f"needs {show_mib(need)}, {show_mib(reserved)} would be reserved"
+        return Refusal("reservation", why, uuid, need, reserved)
+    room = free_for(state, job, ledger)
+    if idle_for(state, job, ledger):
+        # On an idle device the capacity counts: the few MiB of a monitor or desktop
+        # (`idle_unmanaged_mib`) must not block a job of the device's size forever.
+        room = ledger.device.capacity_mib
+    if room is None:
+        return Refusal("memory", "its free memory is unknown", uuid, reserved)
+    if reserved > room and (job.recovers or not state.settings.overcommit):
+        why = f"needs {show_mib(reserved)}, {show_mib(room)} free"
+        whom = who_reserved(state, job, ledger, reserved)
+        why += f": {whom}" if whom is not None else ""
+        return Refusal("memory", why, uuid, reserved, room)
+    return None
+
+
+# ------------------------------------------------------------------ the mode of sharing
+
+
+def mode_on(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, empty: bool = False
+) -> Collocation:
+    """Return the mode that this job would have on this device. Never AUTO.
+
+    Beside another user's clients it would be time-sliced, unless it insists on MPS or nothing else
+    can run there. `empty`: as if no job were on it.
+    """
+    wish = job.spec.collocation
+    if ledger.device.kind is DeviceKind.MIG:
+        return Collocation.MIG
+    if wants_whole_device(state, job):
+        return Collocation.EXCLUSIVE
+    if wish is Collocation.AUTO:
+        wish = state.settings.collocation
+    if wish not in (Collocation.AUTO, Collocation.MPS):
+        return wish
+    if not can_be_mps_client(ledger.device, role.needs):
+        return Collocation.TIMESLICE
+    if empty or job.spec.collocation is Collocation.MPS:
+        return Collocation.MPS
+    beside = other_users_client(job, ledger) is not None
+    return Collocation.TIMESLICE if beside else Collocation.MPS
+
+
+def can_be_time_sliced(job: Job, mode: Collocation) -> bool:
+    """Return whether a job may be time-sliced on a device where it would be an MPS client.
+
+    A placement has one mode, and a job on several devices may find MPS on only some of them, also
+    when it grows.
+    """
+    insists = job.spec.collocation is Collocation.MPS
+    return mode is Collocation.MPS and job.spec.gpus_max > 1 and not insists
 
 
 # ------------------------------------------------------------------ the jobs there
@@ -112,6 +254,92 @@ def _trial_words(state: State, occupant: OccupantUse) -> str:
         until, most_s = "until it begins to use it", settings.idle_trial_s
     why = f"job {label}'s memory is not known yet: it has the GPU to itself {until}"
     return f"{why}, at most {show_seconds(most_s)}"
+
+
+def other_users_client(job: Job, ledger: DeviceLedger) -> OccupantUse | None:
+    """Return another user's client on the MPS server, if that takes one user at a time."""
+    if ledger.device.mps_multiuser:
+        return None
+    for occupant in ledger.occupants.values():
+        client = occupant.collocation is Collocation.MPS and occupant.job_id != job.id
+        if client and occupant.uid != job.spec.uid:
+            return occupant
+    return None
+
+
+# ------------------------------------------------------------------ turns
+
+
+def turns(state: State) -> dict[str, int]:
+    """Return the next job on each MPS server whose user has had a turn, by device UUID."""
+    # A planner asks for each job and device; within a step nothing else changes the answer.
+    kept, now = state.turns, (state.version, state.lines.changes)
+    if kept is None or kept[0] is not state.step or kept[1] != now:
+        kept = state.turns = state.step, now, choose_turns(state)
+    return kept[2]
+
+
+def choose_turns(state: State) -> dict[str, int]:
+    """Return `turns`, made from nothing that is kept."""
+    now_s, line = state.step.now.boot_s, state.lines.gpu
+    over = [(le, had) for le in state.ledgers.values() if (had := le.turn_over(now_s)) is not None]
+    found: dict[str, int] = {}
+    # The number of named jobs of each user: the next device gets the user's next job.
+    named: Counter[int] = Counter()
+    key_of: dict[int, Key | None] = {}
+    for ledger, had in sorted(over, key=lambda each: (each[0].cohort.since_s, each[0].device.uuid)):
+        waiting = []
+        for uid, mine in state.lines.of_user.items():
+            if uid != had and named[uid] < len(mine):
+                job_id = mine.at(named[uid])
+                if job_id not in key_of:
+                    key_of[job_id] = line.key_of(job_id)
+                last_s = ledger.cohort.last_turn_s.get(uid, float("-inf"))
+                waiting.append((last_s, key_of[job_id], job_id, uid))
+        for *_, job_id, uid in sorted(waiting):
+            if _could_be_next(state, state.jobs[job_id], ledger):
+                found[ledger.device.uuid] = job_id
+                named[uid] += 1
+                break
+    return found
+
+
+def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
+    """Return whether a waiting job would be this MPS server's client if the device were empty."""
+    if job.gpus != 1:
+        return False
+    role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
+    return (
+        mode_on(state, job, role, ledger, empty=True) is Collocation.MPS
+        # No recent reading is required: a device that a job just left is read in a moment.
+        and refuse_itself(state, job, role, ledger, reading=False) is None
+        and refuse_size(state, job, leaving=ledger.occupants) is None
+        and ledger.unmanaged_mib is not None
+        and ledger.unmanaged_mib <= state.settings.idle_unmanaged_mib
+    )
+
+
+def is_contested(state: State, ledger: DeviceLedger) -> bool:
+    """Return whether one user has had a turn on this MPS server while another one waits."""
+    device, of_user = ledger.device, state.lines.of_user
+    if not device.mps or device.mps_multiuser:
+        return False
+    if len(of_user) < 2 and (not of_user or ledger.cohort.uid in of_user):
+        return False  # no other user waits, so the time does not matter
+    had = ledger.turn_over(state.step.now.boot_s)
+    return had is not None and len(of_user) > (had in of_user)
+
+
+def refuse_for_turn(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
+    """Return why this MPS server is left to another user's job; None if it is not."""
+    if not is_contested(state, ledger):
+        return None
+    next_id = turns(state).get(ledger.device.uuid)
+    if next_id is None or state.jobs[next_id].spec.uid == job.spec.uid:
+        return None
+    had, label = show_seconds(state.settings.mps_cohort_s), state.jobs[next_id].label
+    why = f"one user has had its MPS server for {had}; job {label} of another user is next"
+    return Refusal("turn", why, ledger.device.uuid)
 
 
 # ------------------------------------------------------------------ SM shares

@@ -20,7 +20,7 @@ Never kept, since they depend on more:
 - the offers of jobs in no line, and of jobs with reservations of their own (migrations);
 - offers of a device that planners have reserved or that leaves: they depend on the time;
 - a refusal with a figure of the job or of the time (`_NEVER_KEPT`);
-- a refusal that names the job whose turn it is (`turns.py`), once that is another.
+- a refusal that names the job whose turn it is (`fit.py`), once that is another.
 
 Who says what has changed: a version counts the changes of its object, and only that object counts
 (`DeviceLedger.version`, `State.version`).
@@ -37,10 +37,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from radrm.core.constraints.alone import mode_on
 from radrm.core.constraints.claims import RULE, free_for, idle_for
-from radrm.core.constraints.fit import refuse_device
-from radrm.core.constraints.turns import is_contested, turns
+from radrm.core.constraints.fit import is_contested, mode_on, refuse_device, turns
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from radrm.core.constraints.alone import can_be_time_sliced, mode_on, refuse_room
 from radrm.core.constraints.claims import idle_for
-from radrm.core.constraints.fit import refuse_device, refuse_more
+from radrm.core.constraints.fit import (
+    can_be_time_sliced,
+    mode_on,
+    refuse_device,
+    refuse_more,
+    refuse_room,
+)
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import (
     refuse_amounts,

@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from radrm.core.constraints.alone import can_be_time_sliced
+from radrm.core.constraints.fit import can_be_time_sliced
 from radrm.core.constraints.offers import OfDevice, Offer, Offers
 from radrm.core.records import Device, Job, Refusal, Role
 from radrm.core.state.state import State

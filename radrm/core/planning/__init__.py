@@ -9,7 +9,8 @@ The files, in the order in which they may import one another:
     asking     how planners are asked, and what they may answer
     thinking   has a slow planner make its plan
     reserving  reservations of planners: how they begin, are renewed, and end
-    planners   calls the planners in force, carries out their proposals
+    applying   checks a proposal, and carries it out
+    planners   calls the planners in force, one after another
     requests   what users ask of running jobs: another size or place
     reasons    why a job waits
 """

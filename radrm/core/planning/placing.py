@@ -33,7 +33,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.constraints.alone import can_be_time_sliced
+from radrm.core.constraints.fit import can_be_time_sliced
 from radrm.core.constraints.offers import OffersOfRole
 from radrm.core.constraints.searches import Answers, Failure
 from radrm.core.planning.choosing import Choice, Chooser, shortage

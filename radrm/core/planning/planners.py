@@ -19,21 +19,20 @@ What a restart sees: the planners' states (`RuleState`). Slow planners: `thinkin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from radrm.core.actions import Think
 from radrm.core.events import Event, PlanReady
+from radrm.core.planning.applying import REQUESTS, apply
 from radrm.core.planning.asking import bounded, explanation, is_wanted, proposals, remember
 from radrm.core.planning.reserving import Renewal
 from radrm.core.planning.thinking import Thoughts
 from radrm.core.proposals import (
-    NAMES,
     Migrate,
     Preempt,
     Proposal,
     ResizeTo,
-    TakeCheckpointNow,
 )
 from radrm.core.records import Job, PlannerRequest, Refusal
 from radrm.core.rules import AnyPlanner, Planner, SlowPlanner, is_slow
@@ -44,11 +43,6 @@ from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.structs import replace
 
-REQUESTS: dict[type[Proposal], str] = {
-    kind: f"a {NAMES[kind]}" for kind in (Preempt, TakeCheckpointNow, Migrate, ResizeTo)
-}
-"""What a planner or user asks for by a proposal about a running job. New caps are not noted: a
-controller sets them at every interval."""
 _ENDS = (Preempt, Migrate, ResizeTo)
 """Those that can end the attempt. Who asked for it becomes the reason."""
 _NO_GROWTH = Refusal(
@@ -56,15 +50,13 @@ _NO_GROWTH = Refusal(
     'no planner here grows running jobs; set planner = ["auto", "elastic"], or use radrm resize',
 )
 
-Apply = Callable[[State, Proposal], None]
-
 
 def _hears(planner: AnyPlanner, kind: type[Event]) -> bool:
     return kind in planner.listens
 
 
 class Planners:
-    """The planners in force. `apply` carries out a proposal, or notes its rejection."""
+    """The planners in force."""
 
     def __init__(
         self,
@@ -72,13 +64,11 @@ class Planners:
         view: View,
         planners: Sequence[Planner | SlowPlanner],
         fallback: Planner | None,
-        apply: Apply,
     ) -> None:
         self._state = state
         self._view = view
         self._all = tuple(planners)
         self._fallback = fallback
-        self._apply = apply
         self._starter = next((p for p in planners if p.starts_jobs is True), None)
         self._slow = {planner.name: planner for planner in planners if is_slow(planner)}
         self._thoughts = Thoughts(state)
@@ -165,7 +155,7 @@ class Planners:
         state = self._state
         rejected = len(state.step.rejections)
         state.step.planner = name
-        self._apply(state, proposal)
+        apply(state, proposal)
         state.step.planner = None
         if len(state.step.rejections) > rejected:
             self._note_refusal(name)

@@ -32,7 +32,7 @@ What may interleave: a reading may be older than the last change here, or show a
 that has ended. Memory of attempts that do not hold the device counts as unmanaged; a
 reading from before the last leave is ignored.
 
-`core/constraints/turns.py` has the theory of turns on an MPS server.
+`core/constraints/fit.py` has the theory of turns on an MPS server.
 
 What a restart sees: reservations and the attempts' usage are stored; occupants are made again
 from them (`core/adoption.py`), and their memory counts as still growing. Readings, the

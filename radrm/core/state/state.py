@@ -163,7 +163,7 @@ class State:
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.turns: tuple[Step, tuple[int, int], dict[str, int]] | None = None
-        """A cache of `constraints.turns.turns`. Other changes drop it."""
+        """A cache of `constraints.fit.turns`. Other changes drop it."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.sharing = Sharing(self.rule_states, self.put_rule_state, self._loss_changed)
         self.launch_error: str | None = None

@@ -17,7 +17,7 @@ from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.reservations import reservations
-from radrm.daemon.answers.status import paged, status
+from radrm.daemon.answers.status import documents_for, paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.envelopes import user_name
@@ -133,10 +133,7 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Explanation]:
     """Why a job waits, or where and how it ran."""
     yield from loop.parts.foresight.prepare()
     job = yield from _one_job(loop, words, uid)
-    controllers = loop.launcher.controllers
-    now = loop.clock.now()
-    seen = (controllers, loop.reports, loop.parts.foresight)
-    found = explain_job(loop.scheduler, loop.store, job, now, *seen)
+    found = explain_job(documents_for(loop), job, loop.clock.now())
     notices = tuple(Notice(**each) for each in not_sent(loop.store, job, uid))
     given = submitted(loop.store, job, uid)
     return replace(found, job=replace(found.job, notices=notices, **given))

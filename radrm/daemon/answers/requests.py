@@ -22,7 +22,7 @@ from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words, references
 from radrm.daemon.views.device_documents import summary
-from radrm.daemon.views.documents import Document, JobDocuments
+from radrm.daemon.views.documents import Document
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.crossings import crossed
 from radrm.host.sockets import Peer
@@ -140,7 +140,8 @@ def _taken_in(loop: Loop, job: Job) -> dict[str, Any]:
     """A job that a client has submitted: what it needs matters where it has a due time."""
     needs_s = None
     if job.spec.due_s is not None:
-        needs_s = JobDocuments(loop.scheduler, loop.store).job(job, loop.clock.now()).needs_s
+        live, now = loop.scheduler.snapshot.attempt(job.id), loop.clock.now()
+        needs_s = loop.parts.foresight.of(job, live, now).needs_s
     began_s = None if job.started is None else job.started.wall_s
     document = {"id": job.id, "state": job.state.value, "reason": job.reason}
     return {**document, "started_at": began_s, "needs_s": needs_s}

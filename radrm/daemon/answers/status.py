@@ -141,6 +141,12 @@ def _failed(ended: Sequence[Ended]) -> list[Line]:
 _FAILURES = (JobState.FAILED.value, JobState.TIMEOUT.value)
 
 
+def documents_for(loop: Loop) -> JobDocuments:
+    """What makes the documents of jobs, with all that the daemon knows of them."""
+    more = loop.launcher.controllers, loop.reports, loop.parts.foresight
+    return JobDocuments(loop.scheduler, loop.store, *more)
+
+
 def documents_of(
     loop: Loop,
     lines: Sequence[Line],
@@ -153,9 +159,7 @@ def documents_of(
     `full`: each with all fields, not just what a row has. `reader`: the user who also wants what
     was submitted. That is read from the store, so clients that ask again and again do not.
     """
-    controllers = loop.launcher.controllers
-    seen = (controllers, loop.reports, loop.parts.foresight)
-    documents = JobDocuments(loop.scheduler, loop.store, *seen)
+    documents = documents_for(loop)
     if any(isinstance(line, Row) and line.job.state.waiting for line in lines):
         yield from loop.parts.foresight.prepare()
     now, pace = loop.clock.now(), Pace()

@@ -104,8 +104,8 @@ class JobDocuments:
         reports: Reports | None = None,
         foresight: Foresight | None = None,
     ) -> None:
-        self._scheduler = scheduler
-        self._store = store
+        self.scheduler = scheduler
+        self.store = store
         self._controllers = controllers
         self._reports = reports
         self._foresight = foresight or Foresight(scheduler)
@@ -118,7 +118,7 @@ class JobDocuments:
         refusals = None if behind is not None else self._refusals(job, now)
         reason = f"Waits behind job {behind}."
         if behind is None:
-            reason = sentence(self._scheduler.snapshot, job, refusals or ()) or ""
+            reason = sentence(self.scheduler.snapshot, job, refusals or ()) or ""
         document = self._document(job, now, reason, behind, refusals, row.position)
         if row.last is None:
             return document
@@ -127,13 +127,13 @@ class JobDocuments:
 
     def detailed(self, job: Job, now: Instant) -> shown.Job:
         """One job, with the computed reason why it waits."""
-        position = self._scheduler.snapshot.position(job)
+        position = self.scheduler.snapshot.position(job)
         document = self.job(job, now, self._refusals(job, now))
         return replace(document, position=None if position is None else position + 1)
 
     def job(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None = None) -> shown.Job:
         """One job. `refusals` are why it waits, if that is known."""
-        snapshot = self._scheduler.snapshot
+        snapshot = self.scheduler.snapshot
         reason = sentence(snapshot, job, refusals or ())
         document = self._document(job, now, reason, self._behind(job), refusals)
         live = snapshot.attempt(job.id)
@@ -151,7 +151,7 @@ class JobDocuments:
 
     def _refusals(self, job: Job, now: Instant) -> Sequence[Refusal]:
         """Why a waiting job waits; nothing for one that does not wait."""
-        return self._scheduler.why_waiting(job.id, now) if job.state.waiting else ()
+        return self.scheduler.why_waiting(job.id, now) if job.state.waiting else ()
 
     # ------------------------------------------------------------- the parts of a document
 
@@ -164,12 +164,12 @@ class JobDocuments:
         refusals: Sequence[Refusal] | None,
         position: int | None = None,
     ) -> shown.Job:
-        snapshot = self._scheduler.snapshot
+        snapshot = self.scheduler.snapshot
         # A job that has ended is also an earlier run of one that runs again.
         live = None if job.state.final else snapshot.attempt(job.id)
         attempt = live
         if attempt is None and job.attempts:
-            attempt = self._store.last_attempt(job)
+            attempt = self.store.last_attempt(job)
         estimate = job.estimate(Quantity.MEMORY)
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         smact = smact or job.estimate(Quantity.USUAL_SMACT)
@@ -200,7 +200,7 @@ class JobDocuments:
             cpu_share=cpu_share(live) if live else None,
             cpu_list=attempt.cpu_list if attempt else None,
             left=attempt.left if attempt else None,
-            remarks=tuple(self._scheduler.view.remarks(job.id)) if live else (),
+            remarks=tuple(self.scheduler.view.remarks(job.id)) if live else (),
             estimate_mib=int(estimate.value) if estimate else None,
             estimate_upper_mib=int(max(estimate.upper, estimate.value)) if estimate else None,
             estimate_source=estimate.source if estimate else None,
@@ -259,7 +259,7 @@ class JobDocuments:
 
     def _earlier(self, job: Job) -> tuple[shown.EarlierRun, ...]:
         """The latest earlier runs of a job."""
-        runs = self._store.earlier_runs(job.id, _MOST_RUNS) if job.run > 1 else ()
+        runs = self.store.earlier_runs(job.id, _MOST_RUNS) if job.run > 1 else ()
         return tuple(
             shown.EarlierRun(
                 run=each.run,
@@ -277,15 +277,15 @@ class JobDocuments:
         """The tasks of the last attempt of a job that has a range or roles."""
         if job.spec.resizing is Resizing.NONE or not job.attempts:
             return ()
-        last = live or self._store.last_attempt(job)
+        last = live or self.store.last_attempt(job)
         return tasks_of(last) if last is not None else ()
 
     def _verdict(self, job: Job, last: Attempt | None) -> tuple[str, ...]:
         """What the next such job should ask for; empty if nothing is known, or before its end."""
         if last is None or not job.state.final:
             return ()
-        snapshot = self._scheduler.snapshot
-        attempts = self._store.attempts(job.id)[: job.attempts] if job.oom_count else [last]
+        snapshot = self.scheduler.snapshot
+        attempts = self.store.attempts(job.id)[: job.attempts] if job.oom_count else [last]
         largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
         return verdict(job, attempts, snapshot.settings.headroom_mib, largest)
 
@@ -297,7 +297,7 @@ class JobDocuments:
 
     def _behind(self, job: Job) -> str | None:
         """The label of the head of the line that a job stands in; None for the head itself."""
-        head = None if job.state.final else self._scheduler.snapshot.head(job)
+        head = None if job.state.final else self.scheduler.snapshot.head(job)
         return None if head is None or head.id == job.id else head.label
 
 

@@ -10,17 +10,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from radrm.core.records import Attempt, Instant, Job, LearnedLoss, PlannerRequest, Refusal
-from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
-from radrm.daemon.progress import Reports
 from radrm.daemon.views.documents import JobDocuments
-from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.daemon.views.sizes import cap_of
 from radrm.daemon.views.waiting_reasons import of_device, of_server, sentence
 from radrm.daemon.views.way_out import way_out
 from radrm.documents import jobs as shown
-from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 from radrm.interference.model import Demand, speeds
 from radrm.structs import replace as replaced
@@ -56,23 +52,15 @@ def _document(found: LearnedLoss) -> shown.Sharing:
     )
 
 
-def explain(
-    scheduler: Scheduler,
-    store: Store,
-    job: Job,
-    now: Instant,
-    controllers: Controllers | None = None,
-    reports: Reports | None = None,
-    foresight: Foresight | None = None,
-) -> shown.Explanation:
+def explain(documents: JobDocuments, job: Job, now: Instant) -> shown.Explanation:
     """All that is known of one job."""
+    scheduler, store = documents.scheduler, documents.store
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
     why = sentence(snapshot, job, refusals)
     ahead = snapshot.position(job)
     judged = waiting and job.spec.gpus
     kinds = {each.device.name for each in snapshot.devices} if judged else ()
-    documents = JobDocuments(scheduler, store, controllers, reports, foresight)
     document = documents.job(job, now, refusals)
     return shown.Explanation(
         job=replace(

@@ -2,7 +2,7 @@
 
 A table is gathered once for all clients that ask the same, until a job changes. While it is
 gathered, each client that waits for it does the next piece in its own turn (`InLine`): so none
-waits for another's turn. If the client leaves that asked first, the next one begins anew. A page
+waits for another's turn. If the client that asked first leaves, the next one begins anew. A page
 then costs only its own rows. The record of an ended job is read from the store only when its row is
 shown.
 """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.constraints.alone import refuse_room
+from radrm.core.constraints.fit import refuse_room
 from radrm.core.constraints.reserve import check_reserve
 from radrm.core.proposals import Reserve
 from radrm.core.records import Device, Job, Refusal, Reservation

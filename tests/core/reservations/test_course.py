@@ -10,7 +10,7 @@ from radrm.core import events as ev
 from radrm.core import reservations
 from radrm.core.actions import TakeCheckpoint
 from radrm.core.constraints.claims import expected_free_mib
-from radrm.core.constraints.turns import turns
+from radrm.core.constraints.fit import turns
 from radrm.core.records import Checkpoint, Instant, Job
 from radrm.core.state.timers import CLOSING, KILL, Timer
 from radrm.core.words import CheckpointKind, Collocation, JobState

@@ -19,9 +19,9 @@ from radrm.core.lifecycle.launching import start
 from radrm.core.lifecycle.occupancy import take_target
 from radrm.core.lifecycle.pending import begin_resize, delay_next
 from radrm.core.lifecycle.timing import warn
-from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (
+    NAMES,
     Cancel,
     Migrate,
     Preempt,
@@ -38,6 +38,12 @@ from radrm.core.state.state import State
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, Resizing, StopReason
 from radrm.structs import replace
+
+REQUESTS: dict[type[Proposal], str] = {
+    kind: f"a {NAMES[kind]}" for kind in (Preempt, TakeCheckpointNow, Migrate, ResizeTo)
+}
+"""What a planner or user asks for by a proposal about a running job. New caps are not noted: a
+controller sets them at every interval."""
 
 
 def apply(state: State, proposal: Proposal) -> None:
@@ -133,7 +139,7 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
 # ------------------------------------------------------------------ for users
 
 
-def request(state: State, proposal: Proposal, by: str) -> None:
+def apply_request(state: State, proposal: Proposal, by: str) -> None:
     """Carry out what a user asks for about a running job, if that is possible now.
 
     Unlike a planner's, it does not wait after a failure: the user sees that. What a reservation
