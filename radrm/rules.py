@@ -51,7 +51,7 @@ from radrm.core import events as events
 # isort: off
 from radrm.core.constraints.kinds import Rank as Rank, kind_refusal as kind_refusal
 from radrm.core.planning.placing import Found as Found
-from radrm.core.planning.searching import find_with_fallback
+from radrm.core.planning.placing import find_with_fallback
 from radrm.core.planning.requests import find_size as find_size_by, with_cpus as with_cpus
 from radrm.core.proposals import (
     Cancel as Cancel,

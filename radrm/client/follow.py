@@ -125,7 +125,8 @@ class AttemptLogs:
     `outputs`: where each log goes, by `stdout` and `stderr`. If both are one file, it goes to the
     first of them. Of two files, the order is that of the looks; what is there before the first
     look comes file by file, and last the one that was written last. `patient`: a log that cannot
-    be read is left out, and does not end the work; otherwise `Refused` is raised.
+    be read is left out, /dev/null without a word, and does not end the work; else `Refused` is
+    raised.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class AttemptLogs:
         writes: dict[str, Write] = {}
         for which, write in outputs.items():
             writes.setdefault(place[which], write)
-        if len(writes) > 1:
+        if patient or len(writes) > 1:
             writes.pop(os.devnull, None)
         self._say, self._patient = say, patient
         self._opened = [

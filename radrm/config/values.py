@@ -14,7 +14,7 @@ from msgspec import Struct
 from radrm.core.units import parse_mib
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, plain
-from radrm.jobfile.targets import KINDS, Target, target_of
+from radrm.jobfile.targets import KINDS, target_of
 
 Table = Mapping[str, Any]
 _SHORTEST_UUID = 8
@@ -149,10 +149,42 @@ def every(check: Check) -> Check:
 # ------------------------------------------------------------------ words and numbers
 
 
-def name(value: Any, place: Place) -> str:
-    if not isinstance(value, str) or not value:
-        raise wrong(place, 'a name in quotes, as in "magm"', value)
+def reads(expected: str, read: Callable[[Any], Any]) -> Check:
+    """Return a check whose values are what `read` returns, which raises ValueError for all others.
+
+    `expected` says in an error what the values are.
+    """
+
+    def check(value: Any, place: Place) -> Any:
+        try:
+            return read(value)
+        except (ValueError, TypeError, OverflowError, OSError):
+            raise wrong(place, expected, value) from None
+
+    return check
+
+
+def _if(sound: object, value: Any) -> Any:
+    if not sound:
+        raise ValueError
     return value
+
+
+def _text(value: Any) -> str:
+    return str(_if(isinstance(value, str) and value.isprintable(), value))
+
+
+def _amount(value: Any) -> float:
+    return float(_if(type(value) in (int, float) and math.isfinite(value), value))
+
+
+def _each(test: Callable[[Any], bool]) -> Callable[[Any], tuple[str, ...]]:
+    return lambda value: tuple(
+        map(str, _if(isinstance(value, list) and all(map(test, value)), value))
+    )
+
+
+name = reads('a name in quotes, as in "magm"', lambda v: _if(isinstance(v, str) and v, v))
 
 
 def planners(value: Any, place: Place) -> tuple[str, ...]:
@@ -191,41 +223,21 @@ def collocation(value: Any, place: Place) -> Collocation:
     return Collocation(choice("auto", "exclusive", "timeslice", "mps")(value, place))
 
 
-def number(value: Any, place: Place) -> float:
-    """Return a number or a switch. The core's settings say which of the two a key takes."""
-    if not isinstance(value, (int, float)):
-        raise wrong(place, "a number", value)
-    try:
-        finite = math.isfinite(value)
-    except OverflowError:  # a whole number that no float holds
-        raise BadConfig(f"{place} is too large a number") from None
-    if not finite:
-        raise wrong(place, "a finite number", value)
-    return value
+number = reads(
+    "a number that is finite", lambda v: _if(isinstance(v, (int, float)) and math.isfinite(v), v)
+)
+"""Also a switch: the core's settings say which of the two a key takes."""
+switch = reads("true or false", lambda v: _if(isinstance(v, bool), v))
 
 
-def switch(value: Any, place: Place) -> bool:
-    if not isinstance(value, bool):
-        raise wrong(place, "true or false", value)
-    return value
+def between(low: float, high: float) -> Check:
+    expected = f"a number from {low:g} to {high:.10g}"
+    return reads(expected, lambda v: _if(low <= _amount(v) <= high, float(v)))
 
 
-def between(low: float, high: float) -> Callable[[Any, Place], float]:
-    def check(value: Any, place: Place) -> float:
-        if isinstance(value, bool) or not low <= number(value, place) <= high:
-            raise wrong(place, f"a number from {low:g} to {high:.10g}", value)
-        return float(value)
-
-    return check
-
-
-def whole(low: int, high: int) -> Callable[[Any, Place], int]:
-    def check(value: Any, place: Place) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise wrong(place, f"a whole number from {low} to {high}", value)
-        return value
-
-    return check
+def whole(low: int, high: int) -> Check:
+    expected = f"a whole number from {low} to {high}"
+    return reads(expected, lambda v: _if(type(v) is int and low <= v <= high, v))
 
 
 def none_or(check: Check) -> Check:
@@ -239,22 +251,16 @@ def none_or(check: Check) -> Check:
     return check_value
 
 
-def grace(value: Any, place: Place) -> float:
-    seconds = None if isinstance(value, bool) else number(value, place)
-    if seconds is None or not 0 <= seconds <= _LONGEST_GRACE_S:
-        raise wrong(place, "seconds from 0 to a year", value)
-    return float(seconds)
+grace = reads(
+    "seconds from 0 to a year", lambda v: _if(0 <= _amount(v) <= _LONGEST_GRACE_S, float(v))
+)
+slot = reads(
+    "0 (none) or seconds from 60 to a year, as in 43200",
+    lambda v: _if(v == 0 or _SHORTEST_SLOT_S <= v <= _LONGEST_GRACE_S, _amount(v)),
+)
 
 
-def slot(value: Any, place: Place) -> float:
-    """Return the length of a time slot; 0 for none."""
-    seconds = -1.0 if isinstance(value, bool) else number(value, place)
-    if seconds != 0 and not _SHORTEST_SLOT_S <= seconds <= _LONGEST_GRACE_S:
-        raise wrong(place, "0 (none) or seconds from 60 to a year, as in 43200", value)
-    return float(seconds)
-
-
-def price(value: Any, place: Place) -> float | dict[str, float]:
+def price(value: Any, place: Place) -> Any:
     """Return a price, or a table of prices by the time of the day from which they hold."""
     if not isinstance(value, dict):
         return _one_price(value, place)
@@ -276,10 +282,10 @@ def minutes_of(value: Any, place: Place) -> int:
     return int(hours) * 60 + int(minutes)
 
 
-def _one_price(value: Any, place: Place) -> float:
-    if isinstance(value, bool) or not 0 <= number(value, place) <= _MOST_PRICE:
-        raise wrong(place, f"a price from 0 to {_MOST_PRICE:.10g}, as in 0.25", value)
-    return float(value)
+_one_price = reads(
+    f"a price from 0 to {_MOST_PRICE:.10g}, as in 0.25",
+    lambda v: _if(0 <= _amount(v) <= _MOST_PRICE, float(v)),
+)
 
 
 def node_watts(value: Any, place: Place) -> dict[str, tuple[float, ...]]:
@@ -296,74 +302,27 @@ def node_watts(value: Any, place: Place) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def currency(value: Any, place: Place) -> str:
-    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= 8:
-        raise wrong(place, 'a short name, as in "EUR"', value)
-    return value.strip()
+currency = reads(
+    'a short name, as in "EUR"', lambda v: _if(0 < len(_text(v).strip()) <= 8, v.strip())
+)
+cpus = reads(
+    f'"auto" or a number from 0.01 to {MOST_CPUS}',
+    lambda v: v if v == "auto" else _if(0.01 <= _amount(v) <= MOST_CPUS, float(v)),
+)
 
 
-def cpus(value: Any, place: Place) -> float | str:
-    """Return a number of CPUs, or `auto`."""
-    if value == "auto":
-        return "auto"
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not numeric or not 0.01 <= number(value, place) <= MOST_CPUS:
-        raise wrong(place, f'"auto" or a number from 0.01 to {MOST_CPUS}', value)
-    return float(value)
+def _size(value: Any, least_mib: int, most_mib: int) -> str:
+    text = str(_if(type(value) is int or isinstance(value, str), value))
+    return str(_if(least_mib <= parse_mib(text) <= most_mib, text))
 
 
-def host_memory(value: Any, place: Place) -> str:
-    """Return a size as text, or `auto`."""
-    if value == "auto":
-        return "auto"
-    whole_mib = isinstance(value, int) and not isinstance(value, bool)
-    try:
-        if not whole_mib and not isinstance(value, str):
-            raise ValueError
-        if parse_mib(str(value)) > MOST_MEMORY_MIB:
-            raise ValueError
-    except ValueError:
-        raise wrong(place, '"auto" or a size up to 1048576G, as in "480G"', value) from None
-    return str(value)
+host_memory = reads(
+    '"auto" or a size up to 1048576G, as in "480G"',
+    lambda v: v if v == "auto" else _size(v, 0, MOST_MEMORY_MIB),
+)
 
 
 # ------------------------------------------------------------------ GPUs, names, addresses
-
-
-def gpus(value: Any, place: Place) -> bool | tuple[str, ...]:
-    """Return a switch for all GPUs, or the GPUs of a list."""
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, list) or not all(map(_is_gpu, value)):
-        expected = 'true or false, or a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]'
-        raise wrong(place, expected, value)
-    return tuple(str(word) for word in value)
-
-
-def gpu_names(value: Any, place: Place) -> tuple[str, ...]:
-    """Return indices and UUIDs of GPUs."""
-    if not isinstance(value, list) or not all(map(_is_gpu, value)):
-        raise wrong(place, 'a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]', value)
-    return tuple(str(word) for word in value)
-
-
-def moment(value: Any, place: Place) -> str:
-    """Return a date and time as text, or nothing. A file may have it with quotes or without."""
-    text = value.isoformat() if isinstance(value, datetime) else value
-    try:
-        if text != "":
-            datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError, OverflowError, OSError):
-        raise wrong(place, 'a date and time, as in "2030-01-31T18:00"', value) from None
-    return str(text)
-
-
-def gpu_order(value: Any, place: Place) -> tuple[str, ...]:
-    """Return types, indices and UUIDs of GPUs."""
-    if not isinstance(value, list) or not all(map(_is_gpu_name, value)):
-        expected = 'a list of GPU types, indices and UUIDs, as in ["a100", 0]'
-        raise wrong(place, expected, value)
-    return tuple(str(word) for word in value)
 
 
 def _is_gpu_name(word: Any) -> bool:
@@ -378,99 +337,79 @@ def _is_gpu(word: Any) -> bool:
     return isinstance(word, str) and len(word) >= _SHORTEST_UUID and word.isprintable()
 
 
-def names(value: Any, place: Place) -> tuple[str, ...]:
-    """Return names of programs or users: words without a slash."""
-    if not isinstance(value, list) or not all(map(_is_name, value)):
-        raise wrong(place, 'a list of names, as in ["ollama"]', value)
-    return tuple(value)
+gpus = reads(
+    'true or false, or a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]',
+    lambda v: v if isinstance(v, bool) else _each(_is_gpu)(v),
+)
+gpu_names = reads('a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]', _each(_is_gpu))
+gpu_order = reads('a list of GPU types, indices and UUIDs, as in ["a100", 0]', _each(_is_gpu_name))
+names = reads(
+    'a list of names, as in ["ollama"]',
+    _each(
+        lambda word: isinstance(word, str) and word.isprintable() and word != "" and "/" not in word
+    ),
+)
 
 
-def _is_name(word: Any) -> bool:
-    return isinstance(word, str) and word.isprintable() and word != "" and "/" not in word
+def _moment(value: Any) -> str:
+    text = value.isoformat() if isinstance(value, datetime) else value
+    if text != "":
+        datetime.fromisoformat(text).timestamp()
+    return str(text)
 
 
-def loopback_url(value: Any, place: Place) -> str:
-    """Return an address on this machine: radrm reads no metrics from other machines."""
+moment = reads('a date and time, as in "2030-01-31T18:00"', _moment)
+"""As text, or nothing. A file may have it with quotes or without."""
+
+
+def _loopback_url(value: Any) -> str:
     import ipaddress
     from urllib.parse import urlsplit
 
-    try:
-        parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-        host, _ = parts.hostname or "", parts.port
-        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local or parts.scheme != "http" or parts.username or not value.isprintable():
-        expected = 'an http address of this machine, as in "http://127.0.0.1:9400/metrics"'
-        raise wrong(place, expected, value)
-    return str(value)
+    parts = urlsplit(_text(value))
+    host, _ = parts.hostname or "", parts.port
+    local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return str(_if(local and parts.scheme == "http" and not parts.username, value))
+
+
+loopback_url = reads(
+    'an http address of this machine, as in "http://127.0.0.1:9400/metrics"', _loopback_url
+)
+"""radrm reads no metrics from other machines."""
 
 
 # ------------------------------------------------------------------ Slurm, notices
 
 
-def slurm_name(value: Any, place: Place) -> str:
-    """Return a name of Slurm's: it becomes a word of its commands."""
-    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
-        raise wrong(place, 'a name of letters, digits, _ and -, as in "shared"', value)
-    return value
+_A_NAME = 'a name of letters, digits, _ and -, as in "shared"'
+slurm_name = reads(_A_NAME, lambda v: _if(re.fullmatch(_NAME, v), v))
+"""A name of Slurm's: it becomes a word of its commands."""
+slurm_node = reads(_A_NAME, lambda v: _if(v == "" or re.fullmatch(_NAME, v), v))
+gpu_memory = reads('a size of GPU memory, as in "6G"', lambda v: _size(v, 1, _MOST_MIB))
+home = reads(
+    'an absolute folder, as in "/var/lib/radrm-%n"',
+    lambda v: _if(_text(v)[:1] in ("", "/"), v),
+)
+targets = reads(
+    f'a list of at most {_MOST_TARGETS} targets as --notify takes them, as in ["mail:fail"]',
+    lambda v: _if(
+        isinstance(v, list) and len(v) <= _MOST_TARGETS and all(target_of(_text(w)) for w in v),
+        tuple(v),
+    ),
+)
+kinds = reads(
+    f"a list of {', '.join(KINDS)}",
+    lambda v: tuple(dict.fromkeys(_each(lambda word: word in KINDS)(v))),
+)
 
 
-def slurm_node(value: Any, place: Place) -> str:
-    """Return a node's name, or nothing."""
-    return "" if value == "" else slurm_name(value, place)
+def _is_mail(address: str) -> bool:
+    target = target_of(address)
+    return target.kind == "mail" and target.address == address
 
 
-def gpu_memory(value: Any, place: Place) -> str:
-    """Return a size of GPU memory as text."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    try:
-        if not (whole or isinstance(value, str)) or not 1 <= parse_mib(str(value)) <= _MOST_MIB:
-            raise ValueError
-    except ValueError:
-        raise wrong(place, 'a size of GPU memory, as in "6G"', value) from None
-    return str(value)
-
-
-def home(value: Any, place: Place) -> str:
-    """Return an absolute folder; `%n` in it is the node's name."""
-    sound = isinstance(value, str) and value.isprintable()
-    if not sound or (value != "" and not value.startswith("/")):
-        raise wrong(place, 'an absolute folder, as in "/var/lib/radrm-%n"', value)
-    return str(value)
-
-
-def targets(value: Any, place: Place) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > _MOST_TARGETS:
-        raise wrong(place, f'a list of at most {_MOST_TARGETS} targets, as in ["mail"]', value)
-    for word in value:
-        if _read(word) is None:
-            raise wrong(place, 'targets as --notify takes them, as in ["mail:fail"]', word)
-    return tuple(value)
-
-
-def _read(word: Any) -> Target | None:
-    try:
-        return target_of(word) if isinstance(word, str) else None
-    except ValueError:
-        return None
-
-
-def kinds(value: Any, place: Place) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(word in KINDS for word in value):
-        raise wrong(place, f"a list of {', '.join(KINDS)}", value)
-    return tuple(dict.fromkeys(value))
-
-
-def sender(value: Any, place: Place) -> str:
-    target = _read(value)
-    if value != "" and (target is None or target.kind != "mail" or target.address != value):
-        raise wrong(place, 'a mail address, or ""', value)
-    return str(value)
-
-
-def domain(value: Any, place: Place) -> str:
-    target = _read(f"user@{value}") if isinstance(value, str) else None
-    if value != "" and (target is None or target.address != f"user@{value}"):
-        raise wrong(place, 'a domain such as example.org, or ""', value)
-    return str(value)
+sender = reads('a mail address, or ""', lambda v: _if(v == "" or _is_mail(_text(v)), v))
+domain = reads(
+    'a domain such as example.org, or ""',
+    lambda v: _if(v == "" or _is_mail(f"user@{_text(v)}"), v),
+)

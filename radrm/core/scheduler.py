@@ -63,12 +63,11 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Rules
 from radrm.core.settings import CoreSettings
-from radrm.core.snapshot import Snapshot, Snapshots
+from radrm.core.snapshot import Snapshot
 from radrm.core.state import timers
 from radrm.core.state.load import Window
 from radrm.core.state.state import State
 from radrm.core.state.users import UserCounts
-from radrm.core.view import View
 
 
 class Scheduler:
@@ -90,8 +89,9 @@ class Scheduler:
         settings = settings or CoreSettings()
         self.state = State(settings, rules.order, windows, in_service.judge, never_on_nodes)
         self.state.sharing.learner = rules.learner
-        self.view = View(self.state)
-        self._snapshots = Snapshots(self.state)
+        self.snapshot = Snapshot(self.state)
+        """The state as the last step has left it, for code outside the core."""
+        self.view = self.snapshot.view
         self._adoption = Adoption(self.state)
         self._planners = Planners(
             self.state, self.view, rules.planners, rules.fallback, applying.apply
@@ -105,7 +105,6 @@ class Scheduler:
             return self._step(event)
 
     def _step(self, event: ev.Event) -> Decision:
-        self._snapshots.before_change()
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
         if type(event) in _ABOUT_SERVICE:
@@ -177,11 +176,6 @@ class Scheduler:
         return self.state.jobs.get(job_id), self.state.live_attempt(job_id, serial)
 
     # ------------------------------------------------------------- questions from outside
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Return the state of this moment for code outside the core. Later steps leave it alone."""
-        return self._snapshots.take()
 
     def why_waiting(self, job_id: int, now: Instant) -> tuple[Refusal, ...]:
         """Return why a waiting job does not start now. Changes nothing."""
@@ -278,9 +272,6 @@ class Scheduler:
         if isinstance(found, Proposal):
             applying.request(self.state, found, event.by)
 
-    def _on_drain(self, event: ev.DrainRequested) -> None:
-        self.state.put_drained(event.device, event.reason)
-
     # ------------------------------------------------------------- handlers: devices
 
     def _on_devices(self, event: ev.DevicesSeen) -> None:
@@ -289,9 +280,6 @@ class Scheduler:
         usage.end_on_vanished(self.state)
         drop_vanished_targets(self.state)
 
-    def _on_nodes(self, event: ev.NodesSeen) -> None:
-        self.state.set_nodes(event.nodes)
-
     def _on_readings(self, event: ev.ReadingsTaken) -> None:
         for reading in event.readings:
             usage.take_reading(self.state, reading)
@@ -299,37 +287,14 @@ class Scheduler:
 
     # ------------------------------------------------------------- handlers: attempts
 
-    def _on_restored(self, event: ev.Restored) -> None:
-        self._adoption.restore(event.kept)
-
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
             self._planners.call(past)
-
-    def _on_voided(self, event: ev.LaunchVoided) -> None:
-        job, attempt = self._live(event.job_id, event.serial)
-        if job and attempt:
-            voided(self.state, job, attempt, event.reason)
 
     def _on_ended(self, event: ev.AttemptEnded) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
             ended(self.state, job, attempt, event, self._rules.recovery)
-
-    def _on_progress(self, event: ev.ProgressReported) -> None:
-        job, attempt = self._live(event.job_id, event.serial)
-        if job and attempt:
-            heard(self.state, job, event.progress)
-
-    def _on_silence(self, event: ev.SilenceReported) -> None:
-        job, attempt = self._live(event.job_id, event.serial)
-        if job and attempt:
-            silent(self.state, job, attempt, event.happened or event.at)
-
-    def _on_steps(self, event: ev.StepsReported) -> None:
-        attempt = self.state.live_attempt(event.job_id, event.serial)
-        if attempt is not None:
-            usage.take_steps(self.state, attempt, event.steps)
 
     def _on_host_use(self, event: ev.HostUsed) -> None:
         for job_id, serial, use in event.uses:
@@ -338,10 +303,10 @@ class Scheduler:
                 self.state.put_host_use(attempt, use)
                 grow_memory(self.state, self.state.jobs[job_id], self.state.attempts[job_id])
 
-    def _on_answer(self, event: ev.AttemptEvent) -> None:
+    def _on_attempt(self, event: ev.AttemptEvent) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            pending.ANSWERS[type(event)](self.state, job, attempt, event)
+            _OF_ATTEMPT[type(event)](self.state, job, attempt, event)
 
     def _on_failed(self, event: ev.ActionFailed) -> None:
         action = event.action
@@ -365,19 +330,27 @@ class Scheduler:
                     )
                 )
 
-    # ------------------------------------------------------------- handlers: slow planners
-
-    def _on_plan(self, event: ev.PlanReady) -> None:
-        self._planners.take_plan(event)
-
 
 def _by_state(handle: Callable[[State, Any], None]) -> Callable[[Scheduler, Any], None]:
     return lambda scheduler, event: handle(scheduler.state, event)
 
 
+_OF_ATTEMPT: dict[type[ev.AttemptEvent], Callable[[State, Job, Attempt, Any], None]] = {
+    **pending.ANSWERS,
+    ev.LaunchVoided: lambda state, job, attempt, event: voided(state, job, attempt, event.reason),
+    ev.ProgressReported: lambda state, job, attempt, event: heard(state, job, event.progress),
+    ev.SilenceReported: lambda state, job, attempt, event: silent(
+        state, job, attempt, event.happened or event.at
+    ),
+    ev.StepsReported: lambda state, job, attempt, event: usage.take_steps(
+        state, attempt, event.steps
+    ),
+}
+"""What follows an event about a live attempt."""
+
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: lambda scheduler, event: None,
-    ev.Restored: Scheduler._on_restored,
+    ev.Restored: lambda scheduler, event: scheduler._adoption.restore(event.kept),
     ev.ActionsDelayed: lambda scheduler, event: pending.put_off(scheduler.state),
     ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: _by_state(edits.submit),
@@ -389,23 +362,19 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.MigrateRequested: Scheduler._on_request,
     ev.ResizeRequested: Scheduler._on_request,
     ev.EditRequested: _by_state(edits.edit),
-    ev.DrainRequested: Scheduler._on_drain,
+    ev.DrainRequested: _by_state(lambda state, e: state.put_drained(e.device, e.reason)),
     ev.ReserveRequested: _by_state(reservations.make),
     ev.UnreserveRequested: _by_state(reservations.cancel),
     ev.EstimateReady: _by_state(edits.estimated),
     ev.PredictionsReady: _by_state(edits.predicted),
     ev.DevicesSeen: Scheduler._on_devices,
-    ev.NodesSeen: Scheduler._on_nodes,
+    ev.NodesSeen: _by_state(lambda state, event: state.set_nodes(event.nodes)),
     ev.ReadingsTaken: Scheduler._on_readings,
-    ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
-    ev.ProgressReported: Scheduler._on_progress,
-    ev.SilenceReported: Scheduler._on_silence,
-    ev.StepsReported: Scheduler._on_steps,
     ev.HostUsed: Scheduler._on_host_use,
-    **dict.fromkeys(pending.ANSWERS, Scheduler._on_answer),
+    **dict.fromkeys(_OF_ATTEMPT, Scheduler._on_attempt),
     ev.ActionFailed: Scheduler._on_failed,
-    ev.PlanReady: Scheduler._on_plan,
+    ev.PlanReady: lambda scheduler, event: scheduler._planners.take_plan(event),
 }
 
 _OF_WAITING: dict[str, Callable[[State, Job], bool]] = {

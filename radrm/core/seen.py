@@ -41,6 +41,7 @@ from radrm.core.records import (
     UserReservation,
 )
 from radrm.core.settings import CoreSettings
+from radrm.core.state.doubts import Doubt
 from radrm.core.state.isolation import Resting
 from radrm.core.state.ledger import CohortData, DeviceLedger
 from radrm.core.state.load import LoadData
@@ -227,6 +228,7 @@ class StateData(Struct, frozen=True):
     rule_states: tuple[RuleState, ...]
     resting: tuple[Resting, ...]
     launch_error: str | None
+    doubts: tuple[tuple[Doubt, str], ...]
 
 
 def state_data(state: State) -> StateData:
@@ -248,6 +250,7 @@ def state_data(state: State) -> StateData:
         rule_states=tuple(state.rule_states.values()),
         resting=state.isolation.data(),
         launch_error=state.launch_error,
+        doubts=tuple(state.doubts.now.items()),
     )
 
 
@@ -270,6 +273,7 @@ def state_of(data: StateData, order: Order) -> State:
     state.rule_states.update(((each.kind, each.name), each) for each in data.rule_states)
     state.last_id = data.last_id
     state.launch_error = data.launch_error
+    state.doubts.now.update(data.doubts)
     for each in data.ledgers:
         ledger = ledger_of(each, data.settings, lambda: state.step.now)
         state.ledgers[each.device.uuid] = ledger

@@ -152,13 +152,19 @@ def spelled_out(word: str) -> list[str]:
 
 def gpus_named(indices: Iterable[int]) -> str:
     """Return `GPU 0-3, 5` for these indices."""
-    spans: list[list[int]] = []
-    for index in sorted(set(indices)):
-        if spans and spans[-1][-1] == index - 1:
-            spans[-1].append(index)
-        else:
-            spans.append([index])
     words = [
-        f"{span[0]}-{span[-1]}" if len(span) > 2 else ", ".join(map(str, span)) for span in spans
+        f"{first}-{last}" if last - first > 1 else ", ".join(map(str, sorted({first, last})))
+        for first, last in spans(indices)
     ]
     return f"GPU {', '.join(words)}"
+
+
+def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of each row of neighbours among these numbers."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found

@@ -3,8 +3,8 @@
 After a proposal is carried out, the view shows the change. The queue is read lazily, so a rule
 pays only for the jobs that it looks at.
 
-It has all that a rule may know. Slow planners get the view of a snapshot (`Snapshot.view`), which
-shows one moment.
+It has all that a rule may know. A slow planner gets the view of a copy of the state (`seen.py`),
+which shows one moment.
 """
 
 from __future__ import annotations

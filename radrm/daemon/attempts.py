@@ -30,7 +30,7 @@ from radrm.daemon.parts import Parts
 from radrm.errors import StoreError
 from radrm.excuses import BESIDE
 from radrm.hints import hidden, hint
-from radrm.host.attempts.evidence import Ended, Lost, OuterEnd, Running, Saved, Started, Void
+from radrm.host.attempts.evidence import Ended, Freed, Lost, OuterEnd, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
@@ -156,10 +156,11 @@ class Attempts:
                 events += self._ends.events_of(job, attempt, end, self._saved_by(attempt, end))
             if news is not None and attempt.serial not in news:
                 continue
-            if news is not None and attempt.started is not None and attempt.devices:
-                self._read_soon()  # most likely it has ended: they are read while its records are
             told = False
             while (found := self._launcher.poll(attempt.serial)) is not None:
+                if isinstance(found, Freed):
+                    self._read_soon()
+                    continue
                 if told and isinstance(found, (Ended, Lost)):
                     found = replace(found, started=None)
                 told = told or isinstance(found, Started)

@@ -110,7 +110,6 @@ class Counts:
         if version == snapshot.jobs_version:
             return states
         version, jobs, pace = snapshot.jobs_version, snapshot.jobs, Pace()
-        del snapshot  # so that a step between two pieces need not copy its tables
         states = {state.value: 0 for state in _UNFINISHED}
         for i in range(0, len(jobs), _BATCH):
             found = [job.state for job in jobs[i : i + _BATCH]]

@@ -133,6 +133,8 @@ class Decisions:
         self._end_waits = False
         self._launches: list[act.Launch] = []
         """Those that are saved, and wait for `launch`."""
+        self._runs: list[Run] = []
+        """Those that are saved, and of which `launch` learns."""
         self._ended: list[Attempt | Job] = []
         """Records of what has ended and is saved, for `clear`."""
         self._busy_s = -inf
@@ -238,8 +240,7 @@ class Decisions:
                     self._busy_s = monotonic()
                 for action in decision.actions:
                     self._act(action)
-            if saved.runs:
-                self._events += self._effects.learned(saved.runs)
+            self._runs += saved.runs
             self._step()
         return True
 
@@ -258,14 +259,19 @@ class Decisions:
 
     def _begin_launches(self) -> None:
         launches, self._launches = self._launches, []
-        self._busy_s = monotonic()
+        if launches:
+            self._busy_s = monotonic()
         for action in launches:
             self._events += self.carry_out(action)
 
     def launch(self) -> None:
-        """Carry out the launches that wait: they are saved, whatever is not. And what follows."""
-        while self._launches:
+        """Carry out the launches that wait: they are saved, whatever is not. And what follows, also
+        from what ended attempts teach: no launch waits for that."""
+        while self._launches or self._runs:
             self._begin_launches()
+            runs, self._runs = self._runs, []
+            if runs:
+                self._events += self._effects.learned(runs)
             if self._unsaved is None:
                 self._step()
                 self.commit()

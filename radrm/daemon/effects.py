@@ -49,6 +49,13 @@ class ServerReady(Struct, frozen=True):
     action: act.Launch
 
 
+def _is_told(setbacks: int) -> bool:
+    """Return whether the log tells of an attempt: of those of a job that come to nothing one after
+    another it tells the first, second, fourth, eighth, and so on. There may be thousands of jobs
+    whose home is away."""
+    return setbacks & (setbacks - 1) == 0
+
+
 def _named(action: act.Action) -> str:
     """An action for the log: its record names all shares and devices."""
     job_id: int | None = getattr(action, "job_id", None)
@@ -192,7 +199,8 @@ class Effects:
                 self._site.reports.end(record.serial)
                 yield record
                 job = self._scheduler.snapshot.job(record.job_id)
-                if job is not None and job.id not in over:  # else the job's line says it
+                # Else the job's line says it.
+                if job is not None and job.id not in over and _is_told(job.setbacks):
                     how = "never began" if record.outcome is None else record.outcome.value
                     why = (record.reason or "").removeprefix(f"{how}: ")
                     said = f"{how}: {why}" if why else how
@@ -221,13 +229,14 @@ class Effects:
             self._make_folder(action, job, submission, devices)
         crossed("launch planned")
         self._launcher.launch(plan)
-        log.info(
-            "job %s (%s) starts on %s, %s",
-            job.label,
-            job.spec.name,
-            ", ".join(str(d.index) for d in devices) or "no device",
-            action.placement.collocation.value,
-        )
+        if _is_told(job.setbacks + 1):
+            log.info(
+                "job %s (%s) starts on %s, %s",
+                job.label,
+                job.spec.name,
+                ", ".join(str(d.index) for d in devices) or "no device",
+                action.placement.collocation.value,
+            )
 
     def _waits_for_server(self, action: act.Launch, job: Job) -> bool:
         """Return whether an MPS client must wait for its server; `go_on` follows then."""

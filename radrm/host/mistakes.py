@@ -128,7 +128,8 @@ def _check_folder(asked: Options, cwd: str, where: str) -> None:
     if os.path.exists(cwd):
         raise UsageError(f"{where}: --chdir={asked.chdir}: {cwd} is not a folder; name another")
     raise UsageError(
-        f"{where}: the folder {cwd} does not exist; make it, or name another with --chdir{_WAY_OUT}"
+        f"{where}: the folder {cwd} does not exist; {_to_make(cwd)}, or name another with --chdir"
+        f"{_WAY_OUT}"
     )
 
 
@@ -197,7 +198,14 @@ def _of_targets(asked: Options) -> list[str]:
 def _missing(folders: Sequence[str]) -> str:
     more = f" (and {len(folders) - 1} more)" if len(folders) > 1 else ""
     cause = "is not a folder" if os.path.lexists(folders[0]) else "does not exist"
-    return f"{folders[0]}{more}, {cause}; make it before the job starts"
+    return f"{folders[0]}{more}, {cause}; {_to_make(folders[0])} before the job starts"
+
+
+def _to_make(folder: str) -> str:
+    """Return what makes a missing folder right: no shell has read its name."""
+    if any(name.startswith(("~", "$")) for name in folder.split("/")):
+        return "no shell replaces ~ or $NAME here, so write the path itself, or make it"
+    return "make it"
 
 
 def _paths(job_file: JobFile, path: str) -> Sequence[str]:

@@ -119,7 +119,10 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
     if raw.get("params") == "-" and len(files) > 1:
         raise UsageError(f"{where}: --params=- is for one job file; submit them separately")
     if not files and not command and not lines:
-        raise UsageError(f"{where}: nothing to submit; name a job file, or a command after --")
+        raise UsageError(
+            f"{where}: nothing to submit; name a job file (-: standard input), "
+            "or a command after --"
+        )
     if found["parsable"] and found["json"]:
         raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
     typed(raw, where)

@@ -30,8 +30,7 @@ from msgspec import Struct
 
 from radrm.core.constraints.offers import OffersOfRole
 from radrm.core.constraints.searches import Answers
-from radrm.core.planning.placing import Placer
-from radrm.core.planning.searching import Checked
+from radrm.core.planning.placing import Checked, Placer
 from radrm.core.records import Attempt, Job, Placement
 from radrm.core.remaining import TIME_LIMIT, latest_end_s, remaining
 from radrm.core.rules import Ask, Policy

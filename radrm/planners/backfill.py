@@ -37,7 +37,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from radrm.core.planning.searching import Checked, RuleFailed, fails_again
+from radrm.core.planning.placing import Checked, RuleFailed, fails_again
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan

@@ -53,8 +53,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from radrm.core import events as ev
-from radrm.core.planning.placing import Found
-from radrm.core.planning.searching import Checked, RuleFailed
+from radrm.core.planning.placing import Checked, Found, RuleFailed
 from radrm.core.proposals import Migrate, Preempt, Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import events as ev
-from radrm.core.planning.placing import Found
-from radrm.core.planning.searching import find_with_fallback
+from radrm.core.planning.placing import Found, find_with_fallback
 from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal, UserReservation
 from radrm.core.rules import Plan, Planner, Policy

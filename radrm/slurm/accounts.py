@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
 
 from radrm.config import SlurmConfig
 from radrm.errors import Refused
 from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import Use, use_of
+from radrm.slurm.documents import ClusterUse
+from radrm.slurm.facts import fields_of
 from radrm.slurm.outer import count_in, moment
 
 BY = ("user", "account", "node", "day")
@@ -34,8 +36,7 @@ _MOST_READ = 64 << 20
 _NO_DATABASE = "accounting storage is disabled"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRun:
+class ClusterRun(Struct, frozen=True):
     """One run of a job that has ended. `elapsed_s` on its node, waiting there included."""
 
     user: str
@@ -48,52 +49,7 @@ class ClusterRun:
     use: Use | None
 
 
-@dataclass(slots=True)
-class Sums:
-    """The sums of some runs. `measured`: runs of which the use is known."""
-
-    name: str
-    runs: int = 0
-    completed: int = 0
-    elapsed_s: float = 0.0
-    gpumem_gib_h: float | None = None
-    measured: int = 0
-    gpu_s: float | None = None
-    smact: float | None = None
-    peak_mib: int | None = None
-    energy_j: float | None = None
-    _smact_s: float = field(default=0.0, repr=False)
-    _weight_s: float = field(default=0.0, repr=False)
-
-    def add(self, each: ClusterRun) -> None:
-        """Add one run."""
-        self.runs += 1
-        self.completed += each.state == "COMPLETED"
-        self.elapsed_s += each.elapsed_s
-        if each.gpumem_mib is not None:
-            gib_h = each.gpumem_mib / 1024 * each.elapsed_s / 3600
-            self.gpumem_gib_h = (self.gpumem_gib_h or 0.0) + gib_h
-        if each.use is None:
-            return
-        self.measured += 1
-        use = each.use
-        if use.gpu_s is not None:
-            self.gpu_s = (self.gpu_s or 0.0) + use.gpu_s
-        if use.energy_j is not None:
-            self.energy_j = (self.energy_j or 0.0) + use.energy_j
-        if use.peak_mib is not None:
-            self.peak_mib = max(self.peak_mib or 0, use.peak_mib)
-        if use.smact is not None and use.gpu_s:
-            self._smact_s += use.smact * use.gpu_s
-            self._weight_s += use.gpu_s
-            self.smact = self._smact_s / self._weight_s
-
-    def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {key: value for key, value in asdict(self).items() if not key.startswith("_")}
-
-
-def sums(runs: Iterable[ClusterRun], by: str) -> list[Sums]:
+def sums(runs: Iterable[ClusterRun], by: str) -> list[ClusterUse]:
     """Return the sums by `user`, `account`, `node` or `day`, the most GPU time first."""
     name_of: dict[str, Callable[[ClusterRun], str]] = {
         "user": lambda each: each.user,
@@ -101,13 +57,36 @@ def sums(runs: Iterable[ClusterRun], by: str) -> list[Sums]:
         "node": lambda each: each.node or "-",
         "day": lambda each: time.strftime("%Y-%m-%d", time.localtime(each.ended_s)),
     }
-    found: dict[str, Sums] = {}
+    found: dict[str, list[ClusterRun]] = {}
     for each in runs:
-        name = name_of[by](each)
-        found.setdefault(name, Sums(name)).add(each)
+        found.setdefault(name_of[by](each), []).append(each)
+    rows = [_summed(name, found[name]) for name in sorted(found)]
     if by == "day":
-        return [found[name] for name in sorted(found)]
-    return sorted(found.values(), key=lambda row: (-(row.gpu_s or 0.0), -row.elapsed_s, row.name))
+        return rows
+    return sorted(rows, key=lambda row: (-(row.gpu_s or 0.0), -row.elapsed_s))
+
+
+def _summed(name: str, runs: Sequence[ClusterRun]) -> ClusterUse:
+    uses = [each.use for each in runs if each.use is not None]
+    asked = [(r.gpumem_mib, r.elapsed_s) for r in runs if r.gpumem_mib is not None]
+    active = [(u.smact, u.gpu_s) for u in uses if u.smact is not None and u.gpu_s]
+    gpu_s = [use.gpu_s for use in uses if use.gpu_s is not None]
+    energy_j = [use.energy_j for use in uses if use.energy_j is not None]
+    peaks = [use.peak_mib for use in uses if use.peak_mib is not None]
+    gib_h = sum(mib / 1024 * seconds / 3600 for mib, seconds in asked)
+    smact = sum(part * s for part, s in active) / sum(s for _, s in active) if active else None
+    return ClusterUse(
+        name=name,
+        runs=len(runs),
+        completed=sum(each.state == "COMPLETED" for each in runs),
+        elapsed_s=sum(each.elapsed_s for each in runs),
+        gpumem_gib_h=gib_h if asked else None,
+        measured=len(uses),
+        gpu_s=sum(gpu_s) if gpu_s else None,
+        smact=smact,
+        peak_mib=max(peaks, default=None),
+        energy_j=sum(energy_j) if energy_j else None,
+    )
 
 
 def ended_runs(config: SlurmConfig, begin_s: float, end_s: float) -> tuple[list[ClusterRun], str]:
@@ -194,11 +173,7 @@ def of_completions(text: str, config: SlurmConfig) -> list[ClusterRun]:
 
 def _completion_log() -> str:
     """The path of the completion log. Raises `Refused`."""
-    settings = {}
-    for line in run("scontrol", "show", "config").splitlines():
-        name, equals, value = line.partition("=")
-        if equals:
-            settings[name.strip()] = value.strip()
+    settings = fields_of(run("scontrol", "show", "config").splitlines())
     if settings.get("JobCompType") != "jobcomp/filetxt":
         raise Refused(
             "this cluster keeps no record of ended jobs: it has neither slurmdbd nor "

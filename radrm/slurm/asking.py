@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
-from radrm.errors import Refused, plain
+from radrm.errors import RadrmError, Refused, plain
 from radrm.host.processes.procfs import groups_of_process
 
 TYPE_CHECKING = False
@@ -142,6 +142,11 @@ def is_up(timeout_s: float) -> bool:
     except Refused:
         return False
     return any(line.rstrip().endswith(" is UP") for line in said.splitlines())
+
+
+def one_line(error: RadrmError) -> str:
+    """Return the text of an error; Slurm's may have several lines."""
+    return "; ".join(str(error).splitlines())
 
 
 def _said(name: str, output: bytes, code: int) -> str:

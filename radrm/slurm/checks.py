@@ -30,6 +30,7 @@ from radrm.slurm.asking import (
     format_of,
     knows_nodes,
     names_of,
+    one_line,
     run,
 )
 from radrm.slurm.conf import USUAL, Merged, merged, place_of
@@ -346,7 +347,7 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
             known = isinstance(error, SlurmRefused)
             step = "see whether slurmctld runs: scontrol ping"
             return fail(
-                "slurmctld", _one_line(error), step if known else "it works where sinfo works"
+                "slurmctld", one_line(error), step if known else "it works where sinfo works"
             )
         return controller(settings[0])
 
@@ -354,7 +355,7 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
         try:
             file = merged(asked.conf)
         except Refused as error:
-            return warn("slurm.conf", _one_line(error), "correct it; Slurm itself is asked")
+            return warn("slurm.conf", one_line(error), "correct it; Slurm itself is asked")
         files.append(file)
         return of_file(file, own, asked.config.gres, settings[0] if settings else None)
 
@@ -368,7 +369,7 @@ def slurm_checks(asked: Asked) -> Iterator[Check]:
                 members = nodes_of(asked.ask, partition.nodes) if partition.nodes else []
         except RadrmError as error:
             step = f"add the lines of radrm slurm setup, or set slurm.partition (it is {own})"
-            return fail("partition", _one_line(error), step)
+            return fail("partition", one_line(error), step)
         found.extend([(partition, members)] if members else [])
         return usable(partition, members)
 
@@ -430,8 +431,3 @@ def _devices(paths: Paths) -> list[dict[str, Any]]:
     if not isinstance(devices, list):
         raise Refused("the daemon does not report its GPUs")
     return devices
-
-
-def _one_line(error: RadrmError) -> str:
-    """The text of an error; Slurm's may have several lines."""
-    return "; ".join(str(error).splitlines())

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from msgspec import Struct
-from msgspec.structs import asdict
 
 from radrm.core.units import show_mib
 from radrm.errors import Refused
 from radrm.slurm.asking import SlurmRefused, run
 from radrm.slurm.comment import why_waiting
+from radrm.slurm.documents import ClusterJob
 from radrm.slurm.outer import count_in, shown
 
 TYPE_CHECKING = False
@@ -63,26 +60,7 @@ REASONS = {
 """What Slurm's reasons mean for users of a partition that shares GPUs."""
 
 
-class ClusterRow(Struct, frozen=True):
-    """One job of the partition. `gpumem_mib`: what it asks for. `reason`: why it waits, for its
-    node or there for its GPU; None: it does not wait, or that is unknown."""
-
-    id: str
-    name: str
-    user: str
-    state: str
-    node: str | None
-    gpumem_mib: int | None
-    time: str
-    time_limit: str
-    reason: str | None
-
-    def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return asdict(self)
-
-
-def listed(config: SlurmConfig, user: str | None = None) -> list[ClusterRow]:
+def listed(config: SlurmConfig, user: str | None = None) -> list[ClusterJob]:
     """Return the jobs of the partition that have not ended. Raises `Refused`."""
     words = ["--noheader", f"--partition={config.partition}", f"--Format={_FORMAT}"]
     if user is not None:
@@ -92,19 +70,19 @@ def listed(config: SlurmConfig, user: str | None = None) -> list[ClusterRow]:
     return [_row(config.gres, *row[:11]) for row in rows if len(row) > 11]
 
 
-def _row(gres: str, *words: str) -> ClusterRow:
+def _row(gres: str, *words: str) -> ClusterJob:
     job, user, state, node, asked, time, limit, reason, name, comment, note = words
     waits = (why_waiting(note) or why_waiting(comment)) if state == "RUNNING" else reason
-    return ClusterRow(
-        job,
-        name,
-        user,
-        state if waits is None or state != "RUNNING" else "WAITING",
-        node or None,
-        count_in(asked, gres),
-        time,
-        limit,
-        None if waits in (None, "None", "") else waits,
+    return ClusterJob(
+        id=job,
+        name=name,
+        user=user,
+        state=state if waits is None or state != "RUNNING" else "WAITING",
+        node=node or None,
+        gpumem_mib=count_in(asked, gres),
+        time=time,
+        time_limit=limit,
+        reason=None if waits in (None, "None", "") else waits,
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from radrm.core.records import DECLARED_MARGIN, Estimate
-from radrm.core.units import parse_mib
+from radrm.core.units import parse_mib, spans
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.storage.submission import here, load
@@ -166,13 +166,8 @@ def words_of(options: Options, name: str, slurm: SlurmConfig, gpumem_mib: int) -
 def _array(options: Options) -> str:
     array = options.array
     assert array is not None
-    spans: list[list[int]] = []
-    for index in array.indices:
-        if spans and index == spans[-1][1] + 1:
-            spans[-1][1] = index
-        else:
-            spans.append([index, index])
-    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    found = spans(array.indices)
+    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
     return text if array.at_once is None else f"{text}%{array.at_once}"
 
 

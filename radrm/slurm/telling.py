@@ -30,7 +30,8 @@ from collections.abc import Callable
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError
 from radrm.slurm import comment
-from radrm.slurm.asking import is_up, run
+from radrm.slurm.asking import is_up, one_line, run
+from radrm.slurm.facts import fields_of
 from radrm.slurm.outer import Told, length_s
 
 log = logging.getLogger("radrm.slurm")
@@ -84,11 +85,6 @@ class Voice:
             except RadrmError as error:
                 log.warning("Slurm refuses the update of %s: %s", name, one_line(error))
                 time.sleep(_PAUSE_S)
-
-
-def one_line(error: RadrmError) -> str:
-    """Return the text of an error; Slurm's may have several lines."""
-    return "; ".join(str(error).splitlines())
 
 
 class _Job:
@@ -244,11 +240,8 @@ _LEAST_S, _DEFAULT_S = 4.0, 300.0
 
 def _slurmd_timeout_s(config: str) -> float:
     """`SlurmdTimeout` in the output of `scontrol show config`; Slurm's default without it."""
-    for line in config.splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "SlurmdTimeout" and value.split()[:1]:
-            return max(_LEAST_S, length_s(value.split()[0]) or _DEFAULT_S)
-    return _DEFAULT_S
+    words = fields_of(config.splitlines()).get("SlurmdTimeout", "").split()
+    return max(_LEAST_S, length_s(words[0]) or _DEFAULT_S) if words else _DEFAULT_S
 
 
 def _update(named: str, **fields: str) -> None:

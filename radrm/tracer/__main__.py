@@ -58,6 +58,7 @@ For scripts:
     groups     process groups, DDP, DataParallel, mp.spawn
     omissions  what a trace leaves out: compilation, checkpoints, loggers
     refusals   what gets no answer, by name
+    ahead      lines that need more later on
     script     the trace of one program, and its end
 By itself:
     probe      measures a CUDA context: its own program, for a real GPU
@@ -193,10 +194,12 @@ def _write(document: dict[str, object], output: str) -> None:
         with os.fdopen(int(output), "w", encoding="utf-8") as file:
             file.write(text)
         return
-    part = f"{output}.{os.getpid()}.part"
+    in_place = os.path.exists(output) and not os.path.isfile(output)  # /dev/null stays what it is
+    part = output if in_place else f"{output}.{os.getpid()}.part"
     with open(part, "w", encoding="utf-8") as file:
         file.write(text)
-    os.replace(part, output)
+    if not in_place:
+        os.replace(part, output)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ import refusals
 import torch
 import values
 import weights
+from ahead import Ahead
 from data import Data
 from evaluation import Evaluation
 from mixed import Mixed
@@ -38,7 +39,6 @@ from problem import in_one_line
 from program import is_over, spent_s, wait_for_rank_0
 from steps import Steps
 from torch._subclasses.fake_tensor import FakeTensorMode
-from unfreezing import Unfreezing
 from watch import Watch
 
 MOST_SKIPPED = 12
@@ -83,7 +83,9 @@ class Script:
         )
         self.data = Data(self)
         self.evaluation = Evaluation(self)
-        self._unfreezing = Unfreezing()
+        self._ahead = Ahead()
+        self._copied = 0
+        """The bytes of weights that the program copies later on."""
         self._after = ""
         self._status: object = None
 
@@ -101,7 +103,7 @@ class Script:
         groups.begin(self)
         omissions.begin(self)
         refusals.begin(self)
-        self._unfreezing.begin()
+        self._ahead.begin()
         self._enter()
         _in_threads(self._enter)
         self._watch_the_clock()
@@ -163,9 +165,13 @@ class Script:
         values.truths.eager = values.Truths.MOST
 
     def finish(self, reason: str) -> NoReturn:
-        line = self._unfreezing.ahead(self.steps.trained)
+        line = self._ahead.trains(self.steps.trained)
         if line is not None:
             self.fail("trains more weights later on", line)
+        line = self._ahead.copies()
+        if line is not None:
+            self.guesses.append(f"copies: one of all weights, which {line} makes later on")
+            self._copied = self.steps.sizes()["parameter_bytes"]
         documents.end(self._folder, {"version": documents.VERSION, **self._traced(reason)})
 
     def fail(self, cause: str, line: str | None = None) -> NoReturn:
@@ -227,11 +233,7 @@ class Script:
     def _traced(self, reason: str) -> dict[str, Any]:
         watch = self.watch
         return {
-            # Copies: another thread of the program may still be running.
-            "events": list(watch.events),
-            "calls": list(watch.calls),
-            "marks": list(watch.marks),
-            "convolutions": list(watch.convolutions),
+            **watch.written(self._copied),
             "parts": kernels.parts_of(set(watch.operators)),
             **self.steps.sizes(),
             "faketensor_bytes": 0,

@@ -88,6 +88,18 @@ class Watch(TorchDispatchMode):
             self.events.append(-number)
             self.live -= self.sizes[number - 1]
 
+    def written(self, first: int) -> dict[str, Any]:
+        """Return what was recorded, after an allocation of `first` bytes that stays; 0: none."""
+        # Copies: another thread of the program may still be running.
+        events, calls, marks = list(self.events), list(self.calls), list(self.marks)
+        if first:
+            events = [first, *(each - (each < 0) for each in events)]
+            calls, marks = ([[at + 1, *more] for at, *more in each] for each in (calls, marks))
+        return {
+            "events": events, "calls": calls, "marks": marks,
+            "convolutions": list(self.convolutions),
+        }  # fmt: skip
+
     def next_step(self) -> tuple[int, int]:
         """Return `highest` and `copied` of the step that ends, and begin another."""
         found = self.highest, self.copied

@@ -115,6 +115,8 @@ def test_a_configuration_that_is_there_is_never_lost(
     assert config_state(str(path), other, ["mail"], True) is State.NEW
     write_config(str(path), other)
     assert (tmp_path / "etc" / "radrm.toml.before").read_text() == own
+    with pytest.raises(Refused):
+        write_config(str(tmp_path / "etc"), text)  # nor a device: root could replace /dev/null
     path.write_text("polcy = 3\n")
     with pytest.raises(Refused, match=r"'polcy'.*radrm config check"):
         config_state(str(path), text, [], False)

@@ -57,7 +57,7 @@ def client(tmp_path: Path, handled: threading.Event) -> Iterator[Client]:
                         break
                     if op == "slow":
                         os.kill(os.getpid(), signal.SIGUSR1)
-                        handled.wait(30)
+                        handled.wait(60)
                     stream.write(json.dumps({"ok": True, "result": op}).encode() + b"\n")
                     stream.flush()
                     if op == "last":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -260,6 +261,15 @@ def test_a_log_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     written = both(world, tmp_path, lambda: world.becomes("COMPLETED"))
     assert written["stdout"] == [b"out"]
     assert len(world.said) == 1 and "not a regular file" in world.said[0]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_of_a_job_that_keeps_no_log_nothing_is_said(tmp_path: Path) -> None:
+    world = World(tmp_path, state="RUNNING")
+    world.log = lambda number: Path(os.devnull)  # type: ignore[method-assign]
+    written = both(world, Path(os.devnull), lambda: world.becomes("COMPLETED"))
+    assert written == {"stdout": [], "stderr": []} and world.said == []
+    assert world.end["state"] == "COMPLETED"
 
 
 @pytest.mark.usefixtures("at_once")

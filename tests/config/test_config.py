@@ -181,7 +181,7 @@ enable = true
 
 def test_a_number_that_no_float_holds() -> None:
     (cause,) = examine_config(f"[core]\ngrace_s = {'9' * 400}", "x").errors
-    assert cause == "x: core.grace_s is too large a number"
+    assert cause.startswith("x: core.grace_s must be a number that is finite")
 
 
 def test_two_planners_that_choose_numbers_of_gpus_contradict() -> None:

@@ -40,7 +40,7 @@ def test_one_setting_at_a_time_can_change() -> None:
         ('planner = ["strict", "slots"]', "write [slots] length_s = 43200"),
         ("[planners.slots]\nlength_s = 5", "write [slots] length_s = 43200"),
         ("[slots]\nlength_s = 59", "0 (none) or seconds from 60 to a year"),
-        ("[slots]\nlength_s = nan", "finite"),
+        ("[slots]\nlength_s = nan", "slots.length_s"),
         ("[slots]\nlength_s = true", "seconds from 60"),
         ("[slots]\nwarn_s = -1", "from 0 to"),
         ('[slots]\n"länge" = 1', "unknown key"),

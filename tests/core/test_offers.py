@@ -14,8 +14,7 @@ from radrm.core import events as ev
 from radrm.core.constraints.searches import Answers, Searches
 from radrm.core.constraints.turns import choose_turns, turns
 from radrm.core.events import Event
-from radrm.core.planning.placing import Placer
-from radrm.core.planning.searching import Checked, fails_again, find_with_fallback
+from radrm.core.planning.placing import Checked, Placer, fails_again, find_with_fallback
 from radrm.core.proposals import Migrate, Proposal, Reserve
 from radrm.core.records import Checkpoint, Device, Job, Refusal, Role, UserReservation
 from radrm.core.rules import Plan, Policy

@@ -171,7 +171,7 @@ FROM_THESE = {
     **dict.fromkeys(("job", "attempt", "live_attempt", "aside"), "jobs and running"),
     **dict.fromkeys(("lines", "waiting", "first", "head"), "jobs and position"),
     **dict.fromkeys(("used_now", "device", "trouble"), "devices"),
-    **dict.fromkeys(("view", "data", "of", "detach"), "no question"),
+    **dict.fromkeys(("data", "of"), "no question"),
 }
 """From what a view tells these follow."""
 
@@ -193,9 +193,7 @@ def elsewhere(snapshot: Snapshot, order: Order) -> Snapshot:
 def test_each_question_is_asked_here() -> None:
     made = {"kept_offers", "searches", "answers", "scratch"}  # attributes
     assert public(View) | made == OF_VIEW.keys() | CACHES
-    slots = {name for name in Snapshot.__slots__ if not name.startswith("_")}
-    assert public(Snapshot) == OF_SNAPSHOT.keys() | {"view", "data", "of", "detach"}
-    assert slots <= OF_SNAPSHOT.keys()
+    assert public(Snapshot) == OF_SNAPSHOT.keys() | {"data", "of"}
 
 
 def test_what_a_snapshot_tells_a_view_tells_too() -> None:
@@ -239,12 +237,3 @@ def test_of_jobs_without_gpus_too() -> None:
     for count in (1, 0, 1, 0, 1, 0):
         world.submit(30 * GIB if count else None, gpus=count, cpus=1)
     compare(world)
-
-
-def test_a_view_of_the_past_is_refused() -> None:
-    world = World(gpus(1))
-    held = world.scheduler.snapshot
-    assert held.view.now == world.now
-    world.read()
-    with pytest.raises(RuntimeError, match="made a step"):
-        _ = held.view

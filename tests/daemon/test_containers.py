@@ -48,6 +48,6 @@ def test_a_cancel_reaches_the_container(home: DaemonHome, docker: Path) -> None:
     mine, other = [Path(f"/proc/{wait_text(pid).strip()}") for pid in pids]
     home.ask("cancel", jobs=[str(job) for job in jobs])
     assert [home.wait_end(job)["state"] for job in jobs] == ["CANCELLED", "CANCELLED"]
-    assert not mine.exists()
+    wait_until(lambda: not mine.exists(), "its end to be collected")
     assert other.exists(), "what is not labelled as the attempt's is left alone"
     subprocess.run(["kill", "-9", other.name], check=True)

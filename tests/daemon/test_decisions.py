@@ -92,6 +92,36 @@ def test_a_defect_in_an_action_is_the_end_of_its_job_only_and_never_silent(
     assert type(error).__name__ in (world.jobs[job.id].reason or "")
 
 
+def test_a_job_that_keeps_coming_to_nothing_is_seldom_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """3,000 jobs whose home is away would write a line each at every try."""
+    caplog.set_level("INFO")
+    world, job, launch = launched()
+    effects = effects_of(world)
+    effects._handlers[act.Launch] = Mock(return_value=None)
+    for tries in range(1, 65):
+        effects.carry_out(launch)
+        why = "cannot enter the folder"
+        decision = world.step(
+            ev.AttemptEnded(
+                at=world.now,
+                job_id=job.id,
+                serial=launch.serial,
+                exits=(),
+                never_started=why,
+                excuse=why,
+            )
+        )
+        list(effects.ended_by(decision))
+        if tries == 1:
+            assert len(caplog.messages) == 1
+        while world.live(job) is None:
+            world.pass_time(700.0)
+        launch = [a for a in world.actions if isinstance(a, act.Launch)][-1]
+    assert 4 <= len(caplog.messages) <= 9
+
+
 def running(resizing: Resizing = Resizing.NONE) -> tuple[World, Job, tuple[Share, ...]]:
     world = World(gpus(1))
     job = world.submit(GIB, resizing=resizing)

@@ -99,7 +99,7 @@ def test_a_job_that_exceeds_its_host_memory_fails_and_says_so(
     assert found["state"] == "FAILED" and found["outcome"] == "failed"
     assert found["reason"] == "host memory limit (64M) reached; ask for more with --memory"
     assert found["oom_count"] == 0, "no GPU ran out of memory"
-    assert daemon.job(beside)["state"] == "RUNNING"
+    daemon.wait_state(beside, "RUNNING")
     with open(daemon.work / "fifo", "w") as fifo:
         fifo.write("x\n")
     assert daemon.wait_end(beside)["exit_code"] == 3

@@ -69,13 +69,19 @@ def test_a_job_that_declares_nothing_is_estimated_by_its_own_command(daemon: Dae
 
 def test_six_plain_jobs_share_two_gpus_without_a_death(daemon: DaemonHome) -> None:
     train(daemon)
-    ids = [daemon.submit("--", "python3", "train.py", "12000", "500") for _ in range(6)]
-    jobs = [daemon.wait_end(job) for job in ids]
-    assert [job["state"] for job in jobs] == ["COMPLETED"] * 6
+    ids = [daemon.submit("--", "python3", "train.py", "12000", "99999") for _ in range(6)]
+
+    def at_work() -> list[int]:
+        """Those that run and have all their memory."""
+        jobs = map(daemon.job, ids)
+        return [j["id"] for j in jobs if j["state"] == "RUNNING" and (j["peak_mib"] or 0) > 12000]
+
+    wait_until(lambda: len(at_work()) == 4, "two on each GPU")
+    daemon.radrm("cancel", *map(str, at_work()))
+    wait_until(lambda: len(at_work()) == 2, "the others")
+    jobs = [daemon.job(job) for job in ids]
     assert sum(job["oom_count"] for job in jobs) == 0 and {job["attempts"] for job in jobs} == {1}
     assert {job["estimate_source"] for job in jobs[:2]} == {"script"}
-    starts = sorted((job["started_at"], job["ended_at"]) for job in jobs)
-    assert starts[3][0] < starts[0][1], "four ran at the same time, two on each GPU"
 
 
 def test_a_job_waits_for_its_trace_and_a_failed_one_says_where_and_what_to_do(

@@ -71,7 +71,7 @@ def test_the_values_of_a_sweep_reach_its_elements_and_failures_hold_the_rest(
 @pytest.mark.parametrize("count", [2000, pytest.param(8000, marks=pytest.mark.nightly)])
 def test_a_very_long_array_keeps_nobody_waiting(home: DaemonHome, count: int) -> None:
     home.start()
-    done = home.radrm("submit", "--gpus=0", f"--array=0-{count - 1}%1", "--", "sleep", "100")
+    done = home.radrm("submit", "--gpus=0", f"--array=0-{count - 1}%1", "--", "sleep", "9999")
     assert done.returncode == 0, done.stderr
     quick = home.submit("--gpus=0", "--priority=5", "--", "true")
     assert home.wait_end(quick)["state"] == "COMPLETED"
@@ -155,8 +155,8 @@ def _known(daemon: DaemonHome, ticket: str) -> dict[str, object]:
 
 def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
     for name in ("net-a", "net-b", "other", "net[1]"):
-        guest.submit(f"--name={name}", "--gpus=0", "--", "sleep", "100")
-    array = guest.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "100")
+        guest.submit(f"--name={name}", "--gpus=0", "--", "sleep", "9999")
+    array = guest.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "9999")
     told = guest.ask("cancel", jobs=["net-*"])
     assert [(t["name"], t["error"]) for t in told] == [("net-a", None), ("net-b", None)]
     (told,) = guest.ask("hold", jobs=[f"{array}_2"])
@@ -178,7 +178,7 @@ def test_orders_by_name_glob_array_and_element(guest: DaemonHome) -> None:
 
 
 def test_hold_release_edit_requeue(guest: DaemonHome) -> None:
-    blocker = guest.submit("--gpu-memory=30G", "--gpus=2", "--", "sleep", "100")
+    blocker = guest.submit("--gpu-memory=30G", "--gpus=2", "--", "sleep", "9999")
     guest.wait_state(blocker, "RUNNING")
     job = guest.submit(
         "--gpu-memory=35G", "--env=WHAT=old", "--", "sh", "-c", "echo $WHAT $CUDA_VISIBLE_DEVICES"
@@ -211,7 +211,7 @@ def test_edits_survive_the_daemon(daemon: DaemonHome) -> None:
     daemon.wait_end(job)
     held = daemon.submit("--gpus=0", "--after=none", "--", "sh", "-c", "echo $WHAT")
     daemon.wait_end(held)
-    long = daemon.submit("--gpus=0", "--", "sleep", "100")
+    long = daemon.submit("--gpus=0", "--", "sleep", "9999")
     waiting = daemon.submit("--gpus=0", f"--after={long}:any", "--", "sh", "-c", "echo $WHAT")
     options = {"env": ["WHAT=new"], "name": "renamed", "priority": "7"}
     assert daemon.ask("edit", jobs=[str(waiting)], options=options)[0]["error"] is None
@@ -225,7 +225,6 @@ def test_edits_survive_the_daemon(daemon: DaemonHome) -> None:
 
 
 def test_a_signal_reaches_the_program_that_catches_it_and_not_its_shell(home: DaemonHome) -> None:
-    home.scale = 10.0
     home.start()
     home.file(
         "save.py",
@@ -239,10 +238,13 @@ def test_a_signal_reaches_the_program_that_catches_it_and_not_its_shell(home: Da
     )
     home.file(
         "job.rad",
-        "#!/bin/bash\n#RAD --gpus=0 --time=60 --signal=USR1@45\npython save.py\n"
+        "#!/bin/bash\n#RAD --gpus=0 --time=20000 --signal=USR1@9999\npython save.py\n"
         'code=$?\necho "shell saw $code"; exit $code\n',
     )
     job = home.submit("job.rad")
+    log = home.work / f"radrm-{job}.out"
+    wait_until(lambda: log.exists() and log.read_text() == "ready\n", "it to handle the signal")
+    assert home.radrm("edit", str(job), "--time=10000").returncode == 0
     ended = home.wait_end(job)
     assert home.output(job).split("\n")[:3] == ["ready", "saved", "shell saw 7"]
     assert (ended["state"], ended["exit_code"]) == ("FAILED", 7)
@@ -253,7 +255,7 @@ def test_only_root_and_the_daemons_user_drain_devices(daemon: DaemonHome) -> Non
     assert (told["index"], told["error"]) == (1, None)
     states = [d["state"] for d in daemon.ask("gpus")]
     assert states == ["idle", "drained"]
-    jobs = [daemon.submit("--gpu-memory=30G", "--", "sleep", "100") for _ in range(2)]
+    jobs = [daemon.submit("--gpu-memory=30G", "--", "sleep", "9999") for _ in range(2)]
     waiting = daemon.ask("explain", jobs=[str(jobs[1])])
     assert [d["rule"] for d in waiting["devices"]] == ["memory", "drained"]
     assert "new fan" in waiting["devices"][1]["message"]

@@ -80,6 +80,7 @@ MISSING = [
     (["./bare", "1"], {}, CannotRun, "write: radrm submit -- bash ./bare 1"),
     (["./windows", "1"], {}, CannotRun, "radrm submit ./windows -- 1"),
     (["true"], {"chdir": "nowhere"}, UsageError, "nowhere does not exist; make it"),
+    (["true"], {"chdir": "~/data"}, UsageError, "write the path itself"),
     (["true"], {"chdir": "plain"}, UsageError, "plain is not a folder"),
     (["{x}"], {}, NoProgram, "{x} gets its values from --param=x="),
     (["./no-such"], {"snapshot": "sub"}, NoProgram, "cannot run ./no-such: there is no such"),
@@ -200,6 +201,7 @@ def test_a_folder_of_logs_may_be_made_later(folder: Path) -> None:
         ("sub/%x-%u/out", f"/sub/mine-{getpwuid(os.getuid()).pw_name}, does not exist"),
         ("sub/%%j/out", "/sub/%j, does not exist"),
         ("logs/%a.out", "/logs, does not exist"),
+        ("$HOME/%j.out", "write the path itself"),
         ("sub/%a/out", None),  # they may all be there
         ("sub/%x.out", None),
     ],

@@ -247,7 +247,7 @@ def test_a_job_runs_on_and_ends_rightly_while_slurmd_is_dead(
 
 
 def test_what_srun_starts_in_a_job_is_a_part_of_it(cluster: Cluster, home: DaemonHome) -> None:
-    simjob = "radrm-simjob --gpu-memory 3G --seconds 600 --print-every 1"
+    simjob = "radrm-simjob --gpu-memory 3G --seconds 60000 --print-every 1"
     job = submit(cluster, f"srun {simjob}", "--smact=0.1")
     (uuid,) = runs(home, job)["devices"]
 

@@ -103,6 +103,42 @@ def unfrozen_next() -> None:
     unfrozen_later(1)
 
 
+def averaged_later(wanted: bool = True, first: int = 100) -> None:
+    """The average of the weights begins after the steps that a trace sees."""
+    model, mean, step = net().cuda(), None, 0
+    optimizer = sgd(model)
+    for _ in range(first + 2):
+        for x, y in batches():
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+            optimizer.step()
+            step += 1
+            if wanted and step > first:
+                if mean is None:
+                    mean = torch.optim.swa_utils.AveragedModel(model)
+                mean.update_parameters(model)
+
+
+def not_averaged() -> None:
+    """The same by an option that is off."""
+    averaged_later(wanted=False)
+
+
+def copied_by_hand() -> None:
+    """The weights of the best epoch, in a function that has not run."""
+    model, kept = net().cuda(), {}
+    optimizer = sgd(model)
+
+    def keep() -> None:
+        for name, weight in model.named_parameters():
+            kept[name] = weight.detach().clone()
+
+    for epoch in range(100):
+        train(model, optimizer, epochs=1)
+        if epoch % 10 == 9:
+            keep()
+
+
 def frozen() -> None:
     """A layer that is never trained; another one is again."""
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), *net()).cuda()

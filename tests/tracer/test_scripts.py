@@ -57,6 +57,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "compiled": (2, {"skipped": ["torch.compile"]}),
     "measured": (2, {"benchmark": True}),
     "unfrozen_next": (2, {}),
+    "not_averaged": (2, {}),
     # and the new gradient beside the kept one
     "short": (3, {"steps": [2], "reason": "steps"}),
     # and two copies, when one replaces the other
@@ -74,6 +75,8 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "sentences": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [4]}),
     "gan": (4, {"steps": [8, 2]}),
     "average": (3, {}),
+    "averaged_later": (3, {}),
+    "copied_by_hand": (3, {}),
     # and batches of 4096: see `sentences`
     "doubled": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {}),
     "longer": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [8]}),

@@ -12,7 +12,6 @@ from proofs.fuzz import scratch
 from proofs.fuzz.judging import Target
 from proofs.fuzz.mutations import as_bytes
 from radrm.config import NodeConfig
-from radrm.elastic.radrun.workers import proc as workers
 from radrm.host.attempts import containers
 from radrm.host.gpus import exporter, processes
 from radrm.host.node import NodeWatch
@@ -58,8 +57,6 @@ def _stat(data: bytes) -> None:
         found = procfs.read_stat(1)
         if found is not None:
             assert 0 <= found.environ_bytes <= procfs.LONGEST_ENVIRON
-    file = scratch.file("proc/4711/stat", data)
-    workers.read(4711, str(file.parent.parent))
 
 
 def _status(data: bytes) -> None:
@@ -72,8 +69,6 @@ def _status(data: bytes) -> None:
         assert processes._status(1)[0] == uid or len(data) > 4096
         tree.has_signal(1, 10, b"SigCgt")
         containers.Containers()._begins(1)
-    file = scratch.file("proc/4711/status", data)
-    workers.handles(4711, 10, str(file.parent.parent))
 
 
 def _named(text: str) -> None:
@@ -84,8 +79,6 @@ def _named(text: str) -> None:
     with scratch.proc_shows(procfs, data):
         assert procfs.uid_of(1) == 1000, name
         assert tree.has_signal(1, 2, b"SigCgt") and not tree.has_signal(1, 3, b"SigCgt"), name
-    file = scratch.file("proc/4711/status", data)
-    assert workers.handles(4711, 2, str(file.parent.parent)), name
 
 
 def _cgroup(data: bytes) -> None:

@@ -219,10 +219,15 @@ def _read(data: bytes) -> dict[str, object]:
 
 
 def _write(target: Path, text: str) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}")
+    real = Path(os.path.realpath(target))
+    # What root renames over /dev/null takes its place.
+    in_place = real.exists() and not real.is_file()
+    part = real if in_place else real.with_name(f".{real.name}.{os.getpid()}")
     try:
         part.write_text(text, encoding="utf-8")
-        part.replace(target)
+        if not in_place:
+            part.replace(real)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        if not in_place:
+            part.unlink(missing_ok=True)
         raise BadFile(f"cannot write {target}: {error.strerror}; name another with -o") from None

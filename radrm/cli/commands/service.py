@@ -33,7 +33,7 @@ from radrm.host.service.choices import (
 )
 from radrm.host.service.code import code_of, fault_of, script
 from radrm.host.service.files import (
-    PAGE_UNIT,
+    PAGE_PATH,
     UNIT,
     UNIT_PATH,
     File,
@@ -217,6 +217,10 @@ def _chosen_in(text: str) -> dict[str, object]:
 
 def write_config(path: str, text: str) -> None:
     """Write the configuration. An old one stays beside it."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Refused(
+            f"{path} is no file (such as a link to /dev/null); remove it, then repeat this"
+        )
     with one_line("cannot write the configuration: at"):
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
         if os.path.exists(path):
@@ -269,21 +273,13 @@ def install_own(
     # Without the variables of this shell: the unit's daemon does not have them.
     refuse_second({}, os.geteuid(), private, command_text(way))
     with one_line("cannot look at"):
-        ((file, state),) = states = states_of(files, where)
+        states = states_of(files, where)
         commands = install_commands(where, start)
         show(install_lines(states, commands, where))
-        if state is State.EDITED:
-            show(difference(file, where.root))
-            if not replace:
-                raise Refused(
-                    f"{file.path} is not as radrm writes it (see above), and nothing is done; put "
-                    "your changes into: systemctl --user edit radrmd; then overwrite it: --replace"
-                )
+        refuse_edited(states, where, replace)
     if dry_run:
         return
-    if state is not State.SAME:
-        with one_line(f"cannot write {file.path}: at"):
-            write(file, where)
+    _write_all(states, where)
     run_all(commands, journal=where.journal)
     if not _lingers():
         show(["To keep it and its jobs running when you log out: loginctl enable-linger"])
@@ -435,10 +431,7 @@ def install(
         refuse_edited(states, where, replace)
     if dry_run:
         return
-    for file, state in states:
-        if state is not State.SAME:
-            with one_line(f"cannot write {file.path}: at"):
-                write(file, where)
+    _write_all(states, where)
     if settings is State.NEW:
         write_config(config, text)
     run_all(commands)
@@ -459,12 +452,19 @@ def refuse_edited(states: Iterable[tuple[File, State]], where: Site, replace: bo
     for file in edited:
         show(difference(file, where.root))
     if edited and not replace:
-        unit = PAGE_UNIT if edited[0].path.endswith(PAGE_UNIT) else UNIT
+        unit = "radrm-page" if edited[0].path == PAGE_PATH else "radrmd"
+        edit = f"{'systemctl --user' if where.own else 'sudo systemctl'} edit {unit}"
         raise Refused(
             f"{edited[0].path} is not as radrm writes it (see above), and nothing is done; put "
-            f"your changes into: sudo systemctl edit {unit.removesuffix('.service')}; then "
-            "overwrite it: --replace"
+            f"your changes into: {edit}; then overwrite it: --replace"
         )
+
+
+def _write_all(states: Iterable[tuple[File, State]], where: Site) -> None:
+    for file, state in states:
+        if state is not State.SAME:
+            with one_line(f"cannot write {file.path}: at"):
+                write(file, where)
 
 
 REMOVE_PARAMETERS = (_DRY_RUN, _ROOT, _USER)

@@ -33,8 +33,9 @@ def refuse_itself(
 
     if ledger.vanished:
         return no("vanished", "it has vanished")
-    if ledger.drained is not None:
-        return no("drained", f"drained: {ledger.drained}")
+    drained = state.drained_for(uuid, job)
+    if drained is not None:
+        return no("drained", f"drained: {drained}")
     kind = kind_refusal(ledger.device, role.needs, job.spec)
     if kind is not None:
         return no("kind", kind)

@@ -87,8 +87,9 @@ def refuse_for_job(
         ledger = state.ledgers.get(uuid)
         if ledger is None:
             return Refusal("vanished", "no such device", uuid)
-        if ledger.drained is not None:
-            return Refusal("drained", f"drained: {ledger.drained}", uuid)
+        drained = state.drained_for(uuid, job)
+        if drained is not None:
+            return Refusal("drained", f"drained: {drained}", uuid)
         kinds = [kind_refusal(ledger.device, role.needs, job.spec) for role in roles]
         if None not in kinds:
             return Refusal("kind", next(filter(None, kinds), "the job needs no device"), uuid)

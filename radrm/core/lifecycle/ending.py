@@ -26,8 +26,8 @@ Invariants:
 - The reason of a stop decides, whatever the exit code. A job that exits with 0 after the TERM
   of a cancel is cancelled.
 - Devices are released in the same step, and take no job until a reading that began after the end:
-  nothing of the attempt runs then, so its memory is given back. The host begins one as soon as it
-  hears of the end, before it has read how the attempt ended.
+  nothing of the attempt runs then, so its memory is given back. The host begins one as soon as
+  that is so, and mostly has it before it knows how the attempt ended: the next job starts at once.
 - A job whose processes outlive KILL (`give_up`) is not run again by itself: none runs twice.
 
 What may interleave: an end may be reported before the start. It may have happened before a stop
@@ -213,19 +213,21 @@ def _judge_devices(state: State, job: Job, attempt: Attempt) -> None:
     if run is None:
         return
     if attempt.outcome is Outcome.COMPLETED or now.boot_s - run.started_s >= QUICK_S:
-        state.doubts.worked(run)
+        state.put_doubts(state.doubts.worked(run))
         return
     if attempt.outcome is not Outcome.FAILED or len(run.devices) > 1:
         return
     live = (_run_of(state.jobs[job_id], each) for job_id, each in state.attempts.items())
     enough_s = min(QUICK_S, _LONGER * (now.boot_s - run.started_s))
     works = (each for each in live if each is not None and now.boot_s - each.started_s >= enough_s)
-    pause, uuid = state.doubts.failed(run, now, works), run.devices[0]
-    if pause is not None:
-        state.put_doubt(uuid)
-        state.wake(Timer(pause.until_s, DOUBT_OVER))
+    doubt = state.doubts.failed(run, now, works)
+    if doubt is not None:
+        state.put_doubts([doubt])
+        state.wake(Timer(state.doubts.until_s(doubt), DOUBT_OVER))
+        uuid, uid = doubt
         gpu = state.ledgers[uuid].device.index if uuid in state.ledgers else uuid
-        state.step.log_lines.append(f"GPU {gpu} takes no job: {state.doubts.now[uuid]}")
+        whose = "" if uid is None else f" of {run.user}"
+        state.step.log_lines.append(f"GPU {gpu} takes no job{whose}: {state.doubts.now[doubt]}")
 
 
 def _run_of(job: Job, attempt: Attempt) -> Run | None:
@@ -233,14 +235,13 @@ def _run_of(job: Job, attempt: Attempt) -> Run | None:
     if attempt.started is None or not attempt.devices:
         return None
     started_s, submitted_s = attempt.started.boot_s, job.submitted.wall_s
-    return Run(job.spec.uid, attempt.devices, started_s, submitted_s)
+    return Run(job.spec.uid, job.spec.user, attempt.devices, started_s, submitted_s)
 
 
 def lift_doubts(state: State) -> bool:
     """Let doubted devices be tried again whose pause is over. Returns whether there are any."""
     over = state.doubts.lift(state.step.now.boot_s)
-    for uuid in over:
-        state.put_doubt(uuid)
+    state.put_doubts(over)
     return bool(over)
 
 

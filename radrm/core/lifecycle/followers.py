@@ -63,7 +63,7 @@ def note_end(state: State, ended: Job) -> None:
     counts = _counts(ended, element.fails_within_s)
     if not counts and not element.fails:
         return  # the count is in another record
-    fails = state.queue.fails(element.array_id) + counts
+    fails = state.queue.array(element.array_id).fails + counts
     carrier = _put_fails(state, element.array_id, fails)
     if carrier is not None and counts and fails == element.max_fails:
         state.step.warned.append(Warned(carrier.id, "held", _why(ended, fails)))
@@ -89,22 +89,22 @@ def _why(element: Job, fails: int) -> str:
 
 def why_stopped(state: State, job: Job) -> str | None:
     """Return why the array of a waiting element is stopped, for users; None if it is not."""
-    if job.array is None or not state.queue.stopped(job.array.array_id):
-        return None
-    return _why(job, state.queue.fails(job.array.array_id))
+    array = None if job.array is None else state.queue.array(job.array.array_id)
+    return _why(job, array.fails) if array is not None and array.stopped else None
 
 
 def go_on(state: State, job: Job) -> None:
     """Let the stopped array of a released element go on, and count anew."""
-    if job.array is not None and state.queue.stopped(job.array.array_id):
+    if job.array is not None and state.queue.array(job.array.array_id).stopped:
         _put_fails(state, job.array.array_id, 0)
 
 
 def _put_fails(state: State, array_id: int, fails: int) -> Job | None:
     """Save the count with the carrier, and return that; None if all elements have ended."""
-    job_id = state.queue.carrier(array_id)
+    array = state.queue.array(array_id)
+    job_id = array.carrier()
     if job_id is None:
-        state.queue.note_fails(array_id, fails)
+        array.fails = fails
         return None
     job = state.jobs[job_id]
     assert job.array is not None
@@ -136,7 +136,7 @@ def _reach(state: State, ended: Job) -> None:
             what = f"job {ended.label} ({ended.spec.name})"
             fail_waiting(state, follower, unmet(what, ended.state, wrong.condition))
             continue
-        met = [d for d in mine if not d.array or not state.queue.unfinished(d.job_id)]
+        met = [d for d in mine if not d.array or not state.queue.array(d.job_id).unfinished]
         if met:
             left = tuple(d for d in follower.after if d not in met)
             followed = (*follower.followed, *met)
@@ -173,12 +173,13 @@ def cycle(state: State, job: Job, after: Iterable[Dependency]) -> str | None:
 def is_open(state: State, dependency: Dependency) -> bool:
     """Return whether the job or array that a dependency names has not ended."""
     if dependency.array:
-        return bool(state.queue.unfinished(dependency.job_id))
+        return bool(state.queue.array(dependency.job_id).unfinished)
     return dependency.job_id in state.jobs
 
 
 def _ids(state: State, dependency: Dependency) -> Iterable[int]:
-    return state.queue.unfinished(dependency.job_id) if dependency.array else (dependency.job_id,)
+    job_id = dependency.job_id
+    return state.queue.array(job_id).unfinished if dependency.array else (job_id,)
 
 
 def waits_for(state: State, job: Job) -> str:
@@ -186,7 +187,7 @@ def waits_for(state: State, job: Job) -> str:
     first = job.after[0]
     other = state.jobs.get(first.job_id)
     if first.array:
-        left = len(state.queue.unfinished(first.job_id))
+        left = len(state.queue.array(first.job_id).unfinished)
         what, now = f"array {first.job_id}", f" ({left} elements have not ended)"
     elif other is not None:
         what, now = f"job {other.label} ({other.spec.name})", f"; it is {other.state.value}"

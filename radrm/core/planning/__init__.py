@@ -5,8 +5,7 @@ The files, in the order in which they may import one another:
     shapes     checks of the shape of answers
     near       which idle devices are near one another
     choosing   which of the devices that take a job it gets
-    placing    where a job could start: from offers of devices to a placement
-    searching  a policy's placement, or another policy's if the first fails
+    placing    where a job could start, by a policy, or by another if the first fails
     asking     how planners are asked, and what they may answer
     thinking   has a slow planner make its plan
     reserving  reservations of planners: how they begin, are renewed, and end

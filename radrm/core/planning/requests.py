@@ -22,8 +22,7 @@ from msgspec import Struct
 
 from radrm.core.constraints.proposal import SAME_SIZE, check
 from radrm.core.events import CheckpointRequested, MigrateRequested, ResizeRequested
-from radrm.core.planning.placing import put_on_nodes
-from radrm.core.planning.searching import find_with_fallback
+from radrm.core.planning.placing import find_with_fallback, put_on_nodes
 from radrm.core.proposals import Migrate, Proposal, ResizeTo, TakeCheckpointNow
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import AnyPlanner, Policy

@@ -46,7 +46,7 @@ from radrm.core.records import (
     UserReservation,
 )
 from radrm.core.settings import CoreSettings
-from radrm.core.state.doubts import Doubts
+from radrm.core.state.doubts import Doubt, Doubts
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.load import SmactWindow, Window
@@ -270,7 +270,8 @@ class State:
 
         `Followers.take` says which ends of elements concern the followers of an array.
         """
-        over = ended.array is not None and not self.queue.unfinished(ended.array.array_id)
+        array = None if ended.array is None else self.queue.array(ended.array.array_id)
+        over = array is not None and not array.unfinished
         ids = self._followers.take(ended, over)
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
@@ -340,7 +341,7 @@ class State:
                 )
                 ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
-            ledger.drained = self.drained.get(uuid) or self.doubts.now.get(uuid)
+            ledger.drained = self._drained_for_all(uuid)
             ledger.vanished = False
             ledger.see(device)
         self.listed = sorted(listed.values(), key=lambda d: (d.node, d.index))
@@ -384,20 +385,29 @@ class State:
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
         """Drain a device for this reason, or resume it (None)."""
-        self.doubts.trust(uuid)
+        over = self.doubts.trust(uuid)
         if reason is None:
             self.drained.pop(uuid, None)
         else:
             self.drained[uuid] = reason
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
+        self.put_doubts(over)
         self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
 
-    def put_doubt(self, uuid: str) -> None:
-        """Drain a device as long as it is doubted. That is not saved."""
-        if uuid in self.ledgers:
-            self.ledgers[uuid].drain(self.drained.get(uuid) or self.doubts.now.get(uuid))
-        self.version += 1
+    def _drained_for_all(self, uuid: str) -> str | None:
+        return self.drained.get(uuid) or self.doubts.now.get((uuid, None))
+
+    def drained_for(self, uuid: str, job: Job) -> str | None:
+        """Return why a device takes no new job, or none of this job's user; None if it does."""
+        return self.ledgers[uuid].drained or self.doubts.now.get((uuid, job.spec.uid))
+
+    def put_doubts(self, changed: Iterable[Doubt]) -> None:
+        """Drain devices as long as they are doubted. That is not saved."""
+        for uuid, _ in changed:
+            if uuid in self.ledgers:
+                self.ledgers[uuid].drain(self._drained_for_all(uuid))
+            self.version += 1
 
     def _loss_changed(self, kind: str) -> None:
         for ledger in self.ledgers.values():

@@ -3,7 +3,6 @@
 The files, in the order in which they may import one another:
     selection        which jobs a command is about
     status           the questions about many jobs, in pages
-    energy           what jobs used of the energy
     device_commands  the commands about devices and MPS
     past             what has been: sums over past jobs, and their list (a folder)
     reservations     who has reserved GPUs, and the commands that reserve and cancel

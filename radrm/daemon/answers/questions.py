@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from radrm import __version__
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
-from radrm.daemon.answers.energy import energy
+from radrm.daemon.answers.past.energy import energy
 from radrm.daemon.answers.past.history import history
 from radrm.daemon.answers.past.overview import overview
 from radrm.daemon.answers.past.report import report

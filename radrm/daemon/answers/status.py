@@ -101,7 +101,6 @@ def own(loop: Loop, uid: int) -> Work[Document]:
     running = list(islice(mine, 1)) if use.running else []
     queued = snapshot.waiting
     waiting = (yield from _first_waiting(snapshot, uid)) if use.queued else []
-    del snapshot  # so that a step in between need not copy its tables
     ended = loop.store.ended.newest(uid, loop.clock.now().wall_s - _LATELY_S, _MOST_ENDED)
     found: Document = {"queued": queued, "ended": dict(Counter(each.state for each in ended))}
     lines: dict[str, Sequence[Line]] = {

@@ -24,7 +24,7 @@ from math import inf
 
 from msgspec import Struct
 
-from radrm.core.planning.searching import Checked, RuleFailed
+from radrm.core.planning.placing import Checked, RuleFailed
 from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
 from radrm.core.rules import AnyPlanner

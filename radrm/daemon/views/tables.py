@@ -1,9 +1,10 @@
 """The rows of `status`: which jobs, in which order, and how many are in which state.
 
 A table is gathered once for all clients that ask the same, until a job changes. While it is
-gathered, each client that waits for it does the next piece in its own turn: so none waits for
-another's turn, and a client that leaves stops nothing. A page then costs only its own rows. The
-record of an ended job is read from the store only when its row is shown.
+gathered, each client that waits for it does the next piece in its own turn (`InLine`): so none
+waits for another's turn. If the client leaves that asked first, the next one begins anew. A page
+then costs only its own rows. The record of an ended job is read from the store only when its row is
+shown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec import Struct, field
 from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
-from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.serving.turns import InLine, Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
 from radrm.daemon.views.references import References
 from radrm.daemon.views.rows import Collapsing, Line, Row, job_id
@@ -80,8 +81,8 @@ class Tables:
         self._clock = clock
         self._known: dict[Any, tuple[int, Table]] = {}
         """Each table with the version of the jobs at which it was gathered."""
-        self._coming: dict[Any, _Coming] = {}
-        """The tables that are being gathered, while somebody waits for them."""
+        self._line = InLine()
+        """Those that are being gathered: of jobs that are not named."""
         self._commanded: dict[int, int] = {}
         """The version of the jobs at each user's last command."""
         self._shown: dict[tuple[int, int, int | None, int], JobDocument] = {}
@@ -92,7 +93,6 @@ class Tables:
         """Note that a user has given a command or submitted a job."""
         if len(self._commanded) >= _MOST_USERS:
             self._known.clear()
-            self._coming.clear()
             self._commanded.clear()
         self._commanded[uid] = scheduler.snapshot.jobs_version
         self._shown.clear()
@@ -121,27 +121,22 @@ class Tables:
         wanted = states(words)
         key = (jobs, uid if jobs else None, words.get("user"), wanted, bool(words.get("all")))
         keep = filters(words)
-        version = scheduler.snapshot.jobs_version
-        table = self._good(version, key, uid)
-        if table is not None:
-            return table
-        coming = self._coming.get(key)
-        if coming is None or not coming.is_good(version, self._commanded.get(uid, 0)):
-            gathering = _Gathering(scheduler, store, keep, wanted)
-            work = gathering.all(jobs, uid, bool(words.get("all")))
-            coming = _Coming(version, gathering.table, self._kept(version, key, gathering, work))
-            self._coming[key] = coming
-        try:
-            yield from coming.wait()
-        finally:
-            if not coming.needed and self._coming.get(key) is coming:
-                del self._coming[key]
-        return coming.table
 
-    def _kept(self, version: int, key: Any, gathering: _Gathering, work: Work[None]) -> Work[None]:
-        yield from work
-        gathering.table.since = self._clock()
-        self._keep(version, key, gathering.table)
+        def gathered() -> Work[Table]:
+            version = scheduler.snapshot.jobs_version
+            table = self._good(version, key, uid)
+            if table is None:
+                gathering = _Gathering(scheduler, store, keep, wanted)
+                yield from gathering.all(jobs, uid, bool(words.get("all")))
+                table = gathering.table
+                table.since = self._clock()
+                self._keep(version, key, table)
+            return table
+
+        known = self._good(scheduler.snapshot.jobs_version, key, uid)
+        if known is not None:
+            return known
+        return (yield from gathered() if jobs else self._line.do(gathered(), uid))
 
     def _good(self, version: int, key: Any, uid: int) -> Table | None:
         gathered, table = self._known.get(key, (-1, None))
@@ -161,46 +156,6 @@ class Tables:
         lines = len(table.lines) + sum(len(kept.lines) for _, kept in self._known.values())
         if len(self._known) < _MOST_TABLES and lines <= _MOST_LINES:
             self._known[key] = (version, table)
-
-
-class _Coming:
-    """A table that is being gathered. Each request that waits for it does pieces of the work."""
-
-    def __init__(self, version: int, table: Table, work: Work[None]) -> None:
-        self.version = version
-        self.table = table
-        self._work = work
-        self._waiting = 0
-        self._over = False
-        self._error: Exception | None = None
-
-    @property
-    def needed(self) -> bool:
-        """True while it is not complete and a request waits for it."""
-        return self._waiting > 0 and not self._over
-
-    def is_good(self, version: int, commanded: int) -> bool:
-        """True if a request may wait for it, as for a complete one; see `Tables`."""
-        long = len(self.table.lines) > _LONG
-        return self.version == version or (long and self.version >= commanded)
-
-    def wait(self) -> Work[None]:
-        """Gather until the table is complete. Raises the error of the request that met one."""
-        self._waiting += 1
-        try:
-            while not self._over:
-                try:
-                    next(self._work)
-                except StopIteration:
-                    self._over = True
-                except Exception as error:
-                    self._over, self._error = True, error
-                else:
-                    yield
-        finally:
-            self._waiting -= 1
-        if self._error is not None:
-            raise self._error
 
 
 _BY_ID = {id(state): state for state in JobState}
@@ -254,7 +209,6 @@ class _Gathering:
             else:
                 place = snapshot.position(job)
                 self._add(job, None if place is None else place + 1)
-            del snapshot
             if self._pace.spent:
                 yield from self._pace.rest()
         if ended:
@@ -273,7 +227,6 @@ class _Gathering:
             places += range(1, len(line) + 1)
         jobs += snapshot.aside
         places += [None] * (len(jobs) - len(places))
-        del snapshot  # so that a step between two pieces need not copy its tables
         for i in range(0, len(jobs), _BATCH):
             some = list(map(Row, jobs[i : i + _BATCH], places[i : i + _BATCH]))
             if self._keep is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, convert, field, to_builtins
 
 from radrm.rules import Attempt, Job, Progress, Role
 
@@ -188,15 +188,11 @@ class Note(Struct):
 
     @classmethod
     def from_plain(cls, kept: dict[str, Any]) -> Note:
-        note = cls(**kept)
-        note.sizes = {int(n): s for n, s in note.sizes.items()}
-        note.grown = [(at_s, n) for at_s, n in note.grown]
-        return note
+        return convert(kept, cls, str_keys=True)
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        found: dict[str, Any] = to_builtins(self)
-        found["sizes"] = {str(n): s for n, s in self.sizes.items()}
+        found: dict[str, Any] = to_builtins(self, str_keys=True)
         return found
 
     # ------------------------------------------------------------- measuring

@@ -1,8 +1,8 @@
 """`radrun`: runs the workers of one job, as torchrun does, and changes them while the job runs.
 
-It runs as the job's user, in radrm's Python, on the standard library alone; the workers run in the
-user's Python. It works without the daemon, too. It imports nothing of radrm but `errors` and
-`elastic`, so it starts fast. `generations` says how a resize goes.
+It runs as the job's user, in radrm's Python; the workers run in the user's Python. It works without
+the daemon, too. Of the server it imports little, so it starts fast: how processes, sockets and
+files are read. `generations` says how a resize goes.
 
 The files, in the order in which they may import one another:
     placement    the tasks to run, and where each may

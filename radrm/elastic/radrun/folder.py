@@ -12,37 +12,7 @@ from msgspec import Struct
 
 from radrm.elastic.radrun import placement
 from radrm.elastic.radrun.placement import VERSION, Number, Placement
-
-# ------------------------------------------------------------------
-# Write a file so that a reader, and a crash, finds all of it or the one before.
-
-
-def write_durably(folder: str, name: str, data: bytes) -> None:
-    """Write a file under another name, sync it, and give it its name. Raises OSError."""
-    path = os.path.join(folder, name)
-    draft = os.path.join(folder, f".{name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        with open(os.open(draft, flags, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(draft, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
-    sync_folder(folder)
-
-
-def sync_folder(path: str) -> None:
-    """Sync the names in a folder. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
+from radrm.host.storage.files import fsync_folder, write_durably
 
 # ------------------------------------------------------------------
 # The files by which `radrun` and the daemon speak: `$RADRM_ELASTIC_DIR`, one folder an attempt.
@@ -107,7 +77,7 @@ class Folder:
             json.dump({"version": VERSION, "by": "radrun"}, file)
             file.flush()
             os.fsync(fd)
-        sync_folder(self.path)
+        fsync_folder(self.path)
         return True
 
     def begun(self, number: int) -> bool:
@@ -161,7 +131,7 @@ class Folder:
         return text
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
-        write_durably(self.path, name, json.dumps(document).encode())
+        write_durably(self._path(name), json.dumps(document).encode())
 
 
 class _Share(Struct):

@@ -40,10 +40,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from radrm.elastic.radrun.folder import Folder
+from radrm.elastic.radrun.hub import Hub
 from radrm.elastic.radrun.placement import Placement, is_server
 from radrm.elastic.radrun.resizing import (
     Answers,
-    Hub,
     Resize,
     asked,
     begin_limit,
@@ -165,7 +165,7 @@ class Supervisor:
     def leave(self) -> None:
         """End the job: all workers save at one step boundary, and leave."""
         grace_s = self._present.placement.grace_s
-        self._hub.stop_together(grace_s)
+        self._hub.stop_together()
         self._stop(Stop.END, grace_s)
 
     def kill(self) -> None:
@@ -307,14 +307,14 @@ class Supervisor:
             self._answer(number, str(found))
             return
         begin_s = begin_limit(found, now)
-        if not self._hub.connected():
+        if not self._hub.stepped:
             if found.due_boot_s is None or now > begin_s:
                 self._answer(
                     number, "the program has not called elastic.step: it cannot stop there"
                 )
             return  # it may be about to
         try:
-            refuse(self._hub, self._present.placement.roles(), found.roles())
+            refuse(self._hub.hooks, self._present.placement.roles(), found.roles())
         except Refused as error:
             self._answer(number, str(error))
             return
@@ -351,7 +351,7 @@ class Supervisor:
             elif self._present.stop is None:
                 self._stopped_together = False
                 grace_s = self._present.placement.grace_s
-                self._hub.stop_together(grace_s)
+                self._hub.stop_together()
                 self._stop(Stop.RESIZE, grace_s)
 
     def _drop(self, reason: str) -> None:

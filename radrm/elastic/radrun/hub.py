@@ -12,24 +12,23 @@ import contextlib
 import os
 import selectors
 import socket
-import stat
 from collections.abc import Sequence
 from typing import Any
 
 from radrm.elastic.radrun.shards.book import BookError, Worker
 from radrm.elastic.radrun.shards.dealing import Listener, Member
-from radrm.elastic.radrun.shards.messages import Gone, Lines, peer_uid
+from radrm.elastic.radrun.shards.messages import Gone, Lines
 from radrm.elastic.radrun.shards.service import Service
 from radrm.elastic.radrun.shards.store import Store
+from radrm.host.sockets import listen, peer
 
 __all__ = ["Hub", "Listener"]
 
 MOST_CONNECTIONS = 1024
 _BACKLOG = 256
-_MODE = 0o600
 
 
-class Hub:
+class Hub(Service):
     """Serves one attempt's workers. `path`: the socket's; `state_folder`: of the shards' states.
 
     The state folder has to outlive the attempt: `$RADRM_CHECKPOINT_DIR/shards`. Raises OSError.
@@ -42,14 +41,13 @@ class Hub:
         state_folder: str | os.PathLike[str],
         listener: Listener,
     ) -> None:
-        self._selector = selector
-        self._path = os.fspath(path)
-        self._service = Service(Store(state_folder), listener)
         self._connections: set[_Connection] = set()
-        self._server = _listening(self._path)
+        super().__init__(Store(state_folder), listener)
+        self._selector = selector
+        self._path = path
+        self._server = listen(path, backlog=_BACKLOG)
+        self._server.setblocking(False)
         selector.register(self._server, selectors.EVENT_READ, self._accept)
-
-    # ---------------------------------------------------------------- for radrun
 
     def begin(self, generation: int, tasks: Sequence[Worker]) -> None:
         """From now on only these workers (role, number) of this generation count.
@@ -57,48 +55,21 @@ class Hub:
         `generation` is their RADRM_GENERATION. Connections of others are closed. Until a worker
         loads a checkpoint, the data of the generation begins at the beginning.
         """
-        for connection in list(self._connections):
-            connection.close(tell=False)
-        self._service.begin(generation, tasks)
-
-    def halt(self) -> None:
-        """Workers that end from now until `begin` have not failed: radrun ends them."""
-        self._service.halt()
-
-    def save(self) -> None:
-        """Ask for a checkpoint: `elastic.step` returns True at one step, and all go on."""
-        self._service.save()
-
-    def stop_together(self, deadline_s: float) -> None:
-        """Ask all workers to save at one step and to end. The caller keeps the deadline.
-
-        `listener.boundary` comes when all wait, `saved` when the checkpoint is complete; then they
-        end with 0. Neither comes if the program has finished by itself.
-        """
-        del deadline_s  # a worker cannot hurry
-        self._service.stop_together()
-
-    def cpus(self, role: str, number: int, cpus: float) -> None:
-        """Tell a worker, also one that starts later, how many CPUs it has."""
-        self._service.cpus((role, number), cpus)
-
-    def connected(self) -> bool:
-        """Whether a worker of this generation has called `elastic.step`: it can stop together."""
-        return self._service.stepped
-
-    def has_load_hook(self, role: str) -> bool:
-        """Whether the role's program can load a checkpoint of another number of tasks."""
-        return role in self._service.hooks
+        self._close_connections()
+        super().begin(generation, tasks)
 
     def close(self) -> None:
         """Close all connections, and remove the socket."""
-        self._service.halt()
-        for connection in list(self._connections):
-            connection.close(tell=False)
+        self.halt()
+        self._close_connections()
         self._selector.unregister(self._server)
         self._server.close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
+
+    def _close_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.close(tell=False)
 
     # ---------------------------------------------------------------- connections
 
@@ -107,10 +78,10 @@ class Hub:
             sock, _ = self._server.accept()
         except OSError:  # it has gone again, or no descriptor is free
             return
-        if len(self._connections) >= MOST_CONNECTIONS or peer_uid(sock) != os.geteuid():
+        if len(self._connections) >= MOST_CONNECTIONS or peer(sock).uid != os.geteuid():
             sock.close()
             return
-        _Connection(Lines(sock), self._selector, self._service, self._connections)
+        _Connection(Lines(sock), self._selector, self, self._connections)
 
 
 class _Connection:
@@ -181,26 +152,3 @@ class _Connection:
         self._lines.socket.close()
         if tell and self._member is not None:
             self._service.leave(self._member)
-
-
-def _listening(path: str) -> socket.socket:
-    """A listening socket at a path of any length; an older socket there is replaced."""
-    parent, name = os.path.split(os.path.abspath(path))
-    folder = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        address = f"/proc/self/fd/{folder}/{name}"  # an address holds 107 bytes
-        os.fchmod(server.fileno(), _MODE)  # before `bind`: no other user can connect in between
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(os.lstat(address).st_mode):
-                os.unlink(address)
-        server.bind(address)
-        os.chmod(address, _MODE)
-        server.listen(_BACKLOG)
-        server.setblocking(False)
-    except BaseException:
-        server.close()
-        raise
-    finally:
-        os.close(folder)
-    return server

@@ -32,10 +32,11 @@ from radrm.elastic.radrun.generations import Supervisor
 from radrm.elastic.radrun.hub import Hub
 from radrm.elastic.radrun.placement import Placement, alone
 from radrm.elastic.radrun.reports import USE_EVERY_S, Reports, Usage
-from radrm.elastic.radrun.workers import environment, proc, process
+from radrm.elastic.radrun.workers import environment, proc
 from radrm.elastic.radrun.workers.cpus import Cpus
 from radrm.elastic.radrun.workers.launching import Launcher, common_environment
 from radrm.errors import RadrmError, Refused, UsageError
+from radrm.host.processes.tree import become_subreaper, has_signal
 
 _LONGEST_SOCKET = 90
 """Bytes of a socket's path that surely fit into an address, with its name."""
@@ -80,7 +81,7 @@ class Run:
             placement = self._placement()
             checkpoints = os.path.abspath(os.environ.get("RADRM_CHECKPOINT_DIR") or _CHECKPOINTS)
             path = os.path.join(private, "hub")
-            process.become_subreaper()
+            become_subreaper()
             self._hub = Hub(self._selector, path, os.path.join(checkpoints, "shards"), self)
             launcher = Launcher(
                 self._selector,
@@ -121,7 +122,7 @@ class Run:
         me = os.getpid()
         everything = proc.census()
         children = {pid for pid, each in everything.items() if each.parent == me}
-        proc.kill(everything, proc.tree(everything, children))
+        proc.kill(everything, proc.tree(everything, children), signal.SIGKILL)
 
     # ---------------------------------------------------------------- the tasks
 
@@ -154,7 +155,7 @@ class Run:
             self._cpus.apply(present.workers)
             for (role, number), cpus in shares.items():
                 if cpus is not None and (role, number) in present.workers:
-                    self._hub.cpus(role, number, cpus)
+                    self._hub.cpus((role, number), cpus)
         self._reports.send_due(now_s)
         if now_s - self._used_s >= USE_EVERY_S:
             self._used_s = now_s
@@ -195,7 +196,7 @@ class Run:
                 self._supervisor.kill()
             else:
                 self._supervisor.end(number)
-        elif number == self._save_signal and self._hub.connected():
+        elif number == self._save_signal and self._hub.stepped:
             if number == signal.SIGTERM:
                 self._supervisor.leave()
             else:
@@ -203,7 +204,7 @@ class Run:
         elif number == self._save_signal and number != signal.SIGTERM:
             # Programs that do not use `elastic` have handlers of their own.
             for worker in self._supervisor.present.workers.values():
-                if not worker.ended and proc.handles(worker.pid, number):
+                if not worker.ended and has_signal(worker.pid, number, b"SigCgt"):
                     worker.send(number)
         else:
             self._supervisor.end(number)

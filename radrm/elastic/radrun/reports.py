@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from radrm.elastic.radrun.workers import proc
 from radrm.elastic.radrun.workers.process import Worker
+from radrm.host.processes.procfs import start_of
 from radrm.report import keep_last
 
 # ------------------------------------------------------------------
@@ -22,6 +23,7 @@ from radrm.report import keep_last
 
 
 _MIB = 1 << 20
+_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
 
 class Use(NamedTuple):
@@ -47,8 +49,8 @@ class Usage:
         for key, worker in workers.items():
             # The pid of one that has ended may be another process's by now.
             living = set() if worker.ended else {worker.pid}
-            tree = [everything[pid] for pid in proc.tree(everything, living)]
-            cpu_s = sum(each.cpu_s for each in tree)
+            tree = [_use_of(pid) for pid in proc.tree(everything, living)]
+            cpu_s = sum(cpu_s for cpu_s, _ in tree)
             pid, most_s = self._now.get(key, (worker.pid, 0.0))
             if pid != worker.pid:
                 self._before[key] = self._before.get(key, 0.0) + most_s
@@ -56,9 +58,17 @@ class Usage:
             # What an orphan used goes with it; a sum must not fall.
             cpu_s = max(cpu_s, most_s)
             self._now[key] = (worker.pid, cpu_s)
-            memory = sum(each.memory_bytes for each in tree)
+            memory = sum(held for _, held in tree)
             found[key] = Use(self._before.get(key, 0.0) + cpu_s, memory // _MIB)
         return found
+
+
+def _use_of(pid: int) -> tuple[float, int]:
+    """Return the CPU seconds of a process, with children that it waited for, and bytes it holds."""
+    fields = start_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) < 22:
+        return 0.0, 0  # it has just ended
+    return sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE
 
 
 # ------------------------------------------------------------------

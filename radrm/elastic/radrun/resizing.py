@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -15,16 +14,6 @@ from radrm.errors import Refused
 
 _LONGEST_PREPARING_S = 600.0
 """Seconds for standbys if the daemon names no deadline."""
-
-
-class Hub(Protocol):
-    """What is used of `radrm.elastic.radrun.hub.Hub`."""
-
-    def begin(self, generation: int, tasks: Sequence[tuple[str, int]]) -> None: ...
-    def halt(self) -> None: ...
-    def stop_together(self, deadline_s: float) -> None: ...
-    def connected(self) -> bool: ...
-    def has_load_hook(self, role: str) -> bool: ...
 
 
 class Resize(Struct):
@@ -65,12 +54,15 @@ def begin_limit(placement: Placement, now_s: float) -> float:
     return now_s + left_s - min(placement.grace_s, max(left_s, 0.0) / 2)
 
 
-def refuse(hub: Hub, before: dict[str, int], after: dict[str, int]) -> None:
-    """Raise `Refused` if the program cannot go on with these numbers of tasks."""
+def refuse(hooks: Collection[str], before: dict[str, int], after: dict[str, int]) -> None:
+    """Raise `Refused` if the program cannot go on with these numbers of tasks.
+
+    `hooks`: the roles that can load a checkpoint of another number of tasks.
+    """
     for role in {**before, **after}:
         changes = before.get(role) != after.get(role)
         server = is_server(role, before) or is_server(role, after)
-        if changes and server and not hub.has_load_hook(role):
+        if changes and server and role not in hooks:
             raise Refused(f"role {role} has no load hook; call elastic.on_load in its program")
 
 

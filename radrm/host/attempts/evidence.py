@@ -94,6 +94,10 @@ class OuterEnd(Struct, frozen=True):
     at: Instant
 
 
+class Freed(Struct, frozen=True):
+    """Nothing of the attempt runs any more, so its devices can be read; its end follows."""
+
+
 class Ended(Struct, frozen=True):
     """The attempt's last process is gone.
 

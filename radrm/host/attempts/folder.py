@@ -213,11 +213,12 @@ def write_record(folder: str, name: str, fields: Fields, durably: bool = True) -
 
 
 def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], bool]) -> bool:
-    """Write the exit record, patiently: without it the attempt is lost. `lock`: the descriptor of
-    the lock file, which keeps room for it. `tell` is called when the record can be read: from then
-    on the daemon may remove the folder. It returns whether the daemon has stored the end; else the
-    record is synced. False if it cannot be written."""
-    record = {**NO_END, **end, **now()}
+    """Write the exit record, patiently: without it the attempt is lost. `end` may say when that
+    was; else it is now. `lock`: the descriptor of the lock file, which keeps room for it. `tell` is
+    called when the record can be read: from then on the daemon may remove the folder. It returns
+    whether the daemon has stored the end; else the record is synced. False if it cannot be
+    written."""
+    record = {**NO_END, **now(), **end}
     deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
     while True:
         try:

@@ -38,6 +38,11 @@ _IGNORED = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.S
 """By Python, or since before this process began. A runner ignores no others."""
 
 
+_set_handler = getattr(signal.signal, "__wrapped__", signal.signal)
+_set_mask = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
+"""Without names of the signals that were there: to make them takes as long as the fork."""
+
+
 class CannotStart(Exception):
     """One line: the thing, the cause, the next step."""
 
@@ -194,8 +199,8 @@ def parse_output(output: bytes) -> tuple[dict[str, int], str]:
 def reset_signals() -> None:
     """Undo ignored and blocked signals: the job would inherit both. (A handler ends with us.)"""
     for number in _IGNORED:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _set_handler(number, signal.SIG_DFL)
+    _set_mask(signal.SIG_SETMASK, ())
 
 
 def close_inherited() -> None:

@@ -27,6 +27,7 @@ from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import (
     Ended,
     Evidence,
+    Freed,
     Lost,
     Running,
     Saved,
@@ -36,7 +37,7 @@ from radrm.host.attempts.evidence import (
     read_saved,
 )
 from radrm.host.attempts.forking import Forker, Runner
-from radrm.host.attempts.live import Ending, Live, close_gate
+from radrm.host.attempts.live import Asker, Ending, Live, close_gate
 from radrm.host.attempts.owners import PidOwners
 from radrm.host.attempts.plan import (
     LaunchPlan,
@@ -52,7 +53,6 @@ from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.stop import Asker
 from radrm.host.storage.files import fsync_folder
 
 _MOST_WAITING = 8
@@ -228,9 +228,9 @@ class Launcher:
             if not live.tells or any(fd in ready for fd in live.fds)
         }
 
-    def poll(self, serial: int) -> Started | Ended | Lost | None:
-        """Return what is new of an attempt; ask again after `Started`. After `Ended` and `Lost`,
-        and for an attempt that is not known, nothing is new."""
+    def poll(self, serial: int) -> Started | Freed | Ended | Lost | None:
+        """Return what is new of an attempt; ask again after `Started` and `Freed`. After `Ended`
+        and `Lost`, and for an attempt that is not known, nothing is new."""
         live = self._live.get(serial)
         if live is None:
             return None
@@ -246,6 +246,9 @@ class Launcher:
                     live.runner = live.step.runner_now()
                     self._owners_known = False
                 return started
+        if live.freed:
+            live.freed = False
+            return Freed()
         if gone:
             self._let_go_of_runner(live)
         elif not live.told or live.child is not None:  # a child has to be reaped

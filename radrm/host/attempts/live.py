@@ -24,11 +24,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import queue
 import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -38,12 +39,14 @@ from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence, State
 from radrm.host.attempts.forking import Runner
 from radrm.host.attempts.owners import LiveAttempt
+from radrm.host.attempts.runner import FREED
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd, wake
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE, Stat, read_stat
+from radrm.host.processes.stop import signal_topmost
 from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
 
 
@@ -73,6 +76,45 @@ class Ending:
         return self._survivors
 
 
+class Asker:
+    """Asks the processes of attempts, one attempt at a time, in a thread of its own: to look at
+    every process of a full server takes long."""
+
+    def __init__(self) -> None:
+        self._questions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def ask(
+        self,
+        find: Callable[[], Mapping[int, Stat]],
+        number: int,
+        failed: Callable[[str], None],
+    ) -> None:
+        """Signal what `find` finds. `failed` is called, in the thread, with the reason why not."""
+
+        def work() -> None:
+            try:
+                count = signal_topmost(find(), number)
+                ended = not count and not find()
+            except Exception as error:  # an answer is owed in any case
+                failed(f"its processes could not be asked: {error}")
+                return
+            if ended:
+                failed("it has just ended")
+            elif not count:
+                name = signal.Signals(number).name.removeprefix("SIG")
+                failed(f"none of its processes handles {name}")
+
+        self._questions.put(work)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ask", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._questions.get()()
+
+
 class Live(Struct):
     """An attempt that has not ended, as far as the launcher knows."""
 
@@ -99,6 +141,8 @@ class Live(Struct):
     """True once the caller of the launcher knows that the attempt has started."""
     told: int = 0
     """How many records the runner has announced that are not looked for yet."""
+    freed: bool = False
+    """Whether it has said that nothing of the job runs any more, and nobody was told so yet."""
     forked: Runner | None = None
     """Its runner, if that is a fork: `pidfd` and `announcement` are its descriptors."""
     was_signalled: bool = False
@@ -172,9 +216,10 @@ class Live(Struct):
         if self.announcement is None or not readable(self.announcement):
             return True
         with contextlib.suppress(OSError):
-            found = len(os.read(self.announcement, 64))
-            self.told += found
-            return found > 0
+            said = os.read(self.announcement, 64)
+            self.freed = self.freed or FREED in said
+            self.told += len(said) - said.count(FREED)
+            return said != b""
         return False
 
     def send(self, number: int) -> bool:

@@ -17,6 +17,7 @@ import stat
 from functools import partial
 
 from radrm.host.attempts.tails import Look
+from radrm.host.storage.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,25 +95,27 @@ def _fields(sent: bytes | None) -> Fields:
 def _send(cwd: str, names: list[str], own: list[str], began_s: float, target: int) -> None:
     """Write path and end of the files that were written last, each behind a line of its sizes."""
     logs = {_identity(os.stat(path)) for path in own if os.path.exists(path)}
-    found: list[tuple[float, str, int]] = []
+    found: list[tuple[float, str, bytes]] = []
     for name in names:
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             file = os.open(os.fsencode(os.path.join(cwd, name)), flags)
         except (OSError, ValueError):
             continue
-        its = os.fstat(file)
-        mine = stat.S_ISREG(its.st_mode) and its.st_uid == os.geteuid()
-        # The clock of a file's times is a tick behind.
-        if mine and its.st_size and its.st_mtime >= began_s - 0.02 and _identity(its) not in logs:
-            logs.add(_identity(its))
-            found.append((its.st_mtime, name, file))
-    for _, name, file in sorted(found)[-_MOST_FILES:]:
-        begin = max(0, os.fstat(file).st_size - _MOST_BYTES)
-        data, path = os.pread(file, _MOST_BYTES, begin), os.fsencode(name)
-        message = b"%d %d\n" % (len(path), len(data)) + path + data
-        while message:
-            message = message[os.write(target, message) :]
+        try:
+            its = os.fstat(file)
+            mine = stat.S_ISREG(its.st_mode) and its.st_uid == os.geteuid()
+            # The clock of a file's times is a tick behind.
+            written = mine and its.st_size and its.st_mtime >= began_s - 0.02
+            if written and _identity(its) not in logs:
+                logs.add(_identity(its))
+                begin = max(0, its.st_size - _MOST_BYTES)
+                found.append((its.st_mtime, name, os.pread(file, _MOST_BYTES, begin)))
+        finally:
+            os.close(file)
+    for _, name, data in sorted(found)[-_MOST_FILES:]:
+        path = os.fsencode(name)
+        write_all(target, b"%d %d\n" % (len(path), len(data)) + path + data)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

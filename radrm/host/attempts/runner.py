@@ -10,7 +10,8 @@ passes signals on, and waits for the main process, or with `--background=wait` f
 that has left (`leftovers`), and writes how the job ended. Then it ends, or as a fork runs another
 attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room
 for it. The runner outlives the daemon, so it needs the standard library alone, and holds nothing of
-the daemon's but its standard output: a byte there says that start.json or exit.json can be read.
+the daemon's but its standard output: a byte there says that start.json or exit.json can be read, or
+that nothing of the job runs any more (`FREED`).
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
@@ -71,6 +72,9 @@ _WAKING = CONTROL | {signal.SIGCHLD}
 _RESERVE = b" " * 65536
 STORED = "stored"
 """The daemon's word, with the folder of an attempt whose end it has stored."""
+FREED = b"f"
+"""What is said of a job with GPUs between its last process's end and its exit record, so that they
+are read while the runner finds out how it ended: the next job need not wait for that."""
 _PATIENCE_S = 0.1
 """How long that is waited for before the exit record is synced: a sync would hold up the store."""
 _LAST_LOOK_S = 1.0
@@ -124,10 +128,10 @@ def settle() -> bool:
     return reaper
 
 
-def _tell() -> None:
-    """Tell the daemon that there is a record to read."""
+def _tell(what: bytes = b"\n") -> None:
+    """Tell the daemon that there is a record to read, or what else there is."""
     with contextlib.suppress(OSError):  # it may have closed its end
-        os.write(1, b"\n")
+        os.write(1, what)
 
 
 def _tell_end(folder: str) -> bool:
@@ -195,7 +199,10 @@ class Runner:
             self._end_watcher()
             self._end_leftovers()
             crossed("job's tree ended")
-            end = self._how_it_ended(errors)
+            over = attempts.now()
+            if self._launch["environment"].get("RADRM_GPUS", "0") != "0":
+                _tell(FREED)
+            end = self._how_it_ended(errors) | over
             end["exceeded_mib"] = self._limits.exceeded_mib()
             if end.get("signal") == signal.SIGKILL or end.get("code") == 128 + signal.SIGKILL:
                 end["memory_kills"] = memory_kills() - self._memory_kills

@@ -129,12 +129,15 @@ def _send(path: str, target: int) -> None:
     those of the last report, which is removed: a folder with nothing else is removed, too."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     folder = os.open(path.encode("utf-8", "surrogateescape"), flags)
-    newest_s = _newest_s(folder, [_MOST_NAMES])
-    written_s, text = _read(folder, FILE)
-    _, last = _read(folder, LAST)
-    write_all(target, b"%r %r %d\n" % (newest_s, written_s, len(text)) + text + last)
-    if last:
-        os.unlink(LAST, dir_fd=folder)
+    try:
+        newest_s = _newest_s(folder, [_MOST_NAMES])
+        written_s, text = _read(folder, FILE)
+        _, last = _read(folder, LAST)
+        write_all(target, b"%r %r %d\n" % (newest_s, written_s, len(text)) + text + last)
+        if last:
+            os.unlink(LAST, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _read(folder: int, name: str) -> tuple[float, bytes]:
@@ -143,9 +146,12 @@ def _read(folder: int, name: str) -> tuple[float, bytes]:
         # Not blocking: it may be a pipe.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(name, flags, dir_fd=folder)
-        found = os.fstat(file)
-        if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
-            return max(0.0, found.st_mtime), os.read(file, _MOST_BYTES)
+        try:
+            found = os.fstat(file)
+            if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
+                return max(0.0, found.st_mtime), os.read(file, _MOST_BYTES)
+        finally:
+            os.close(file)
     except OSError:
         pass
     return 0.0, b""

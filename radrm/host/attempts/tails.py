@@ -1,8 +1,8 @@
 """Look at what an attempt has left, as its user, after its end; and its last lines.
 
 A child of the runner that has become the submitter looks, so nothing is opened with more rights
-than the submitter has. All that one end needs is one child's work (`Look`): a process costs more
-than what it reads.
+than the submitter has; a thread, where the runner has no other rights. All that one end needs is
+one child's work (`Look`): a process costs more than what it reads.
 
 The daemon finds out from the last lines how the attempt died. They are those of the files that the
 job's first process has opened, wherever their names are now, from where the attempt began: not what
@@ -15,6 +15,7 @@ has opened the file anew. `stderr_after` and `stdout_after` say how much that is
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import select
@@ -24,6 +25,7 @@ import time
 from functools import partial
 
 from radrm.host.attempts import job_process
+from radrm.host.storage.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +40,9 @@ _PATIENCE_S = 5.0
 
 
 class Look:
-    """Something to find out as the job's user. `send`, in the child, writes it to a descriptor;
-    `fields` says what these bytes, at most `most`, mean. It gets None if they took too long."""
+    """Something to find out as the job's user. `send` writes it to a descriptor, and leaves nothing
+    open; `fields` says what these bytes, at most `most`, mean. It gets None if they took too
+    long."""
 
     __slots__ = ("fields", "most", "send")
 
@@ -101,34 +104,46 @@ def may_tell(text: str | None) -> str | None:
 
 
 def read_as_user(launch: Fields, looks: Sequence[Look]) -> Fields:
-    """The fields of these looks, in a child that has become the submitter: one after the other, in
-    a limited time together."""
+    """The fields of these looks, as the submitter: one after the other, in a limited time
+    together."""
     if not looks:
         return {}
     pipes = [os.pipe() for _ in looks]
-    child = os.fork()
-    if child == 0:
-        try:
-            job_process.drop_rights(launch)
-            for output, _ in pipes:
-                os.close(output)  # else a look that is too long for its reader would never end
-            for look, (_, write_end) in zip(looks, pipes, strict=True):
-                with contextlib.suppress(Exception):  # it cannot be read
-                    look.send(write_end)
-                os.close(write_end)
-        finally:
-            os._exit(0)
-    for _, write_end in pipes:
-        os.close(write_end)
+    targets = [write_end for _, write_end in pipes]
+    child = 0
+    if launch["uid"] in (None, os.geteuid()):
+        # A thread that is stuck ends with this process, which runs no other attempt then: what the
+        # thread has opened is there (`forker`).
+        _thread.start_new_thread(_send_all, (looks, targets))
+    else:
+        child = os.fork()
+        if child == 0:
+            try:
+                job_process.drop_rights(launch)
+                for output, _ in pipes:
+                    os.close(output)  # else a look that is too long for its reader would never end
+                _send_all(looks, targets)
+            finally:
+                os._exit(0)
+        for write_end in targets:
+            os.close(write_end)
     found: Fields = {}
     deadline = time.monotonic() + _PATIENCE_S
     for look, (output, _) in zip(looks, pipes, strict=True):
         data = _receive(output, look.most, deadline)
         os.close(output)  # the child goes on to the next, also if this one was too long
         found |= look.fields(data)
-    os.kill(child, signal.SIGKILL)
-    _reap(child)
+    if child:
+        os.kill(child, signal.SIGKILL)
+        _reap(child)
     return found
+
+
+def _send_all(looks: Sequence[Look], targets: Sequence[int]) -> None:
+    for look, target in zip(looks, targets, strict=True):
+        with contextlib.suppress(Exception):  # it cannot be read
+            look.send(target)
+        os.close(target)
 
 
 def _reap(child: int) -> None:
@@ -143,12 +158,14 @@ def _reap(child: int) -> None:
 def _send_tail(opened: int, start: int, end: int, target: int) -> None:
     # The job's descriptor can only write.
     log = os.open(f"/proc/self/fd/{opened}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.lseek(log, start, os.SEEK_SET)
-    left = min(TAIL_BYTES, end - start)
-    while left > 0 and (data := os.read(log, left)):
-        left -= len(data)
-        while data:
-            data = data[os.write(target, data) :]
+    try:
+        os.lseek(log, start, os.SEEK_SET)
+        left = min(TAIL_BYTES, end - start)
+        while left > 0 and (data := os.read(log, left)):
+            left -= len(data)
+            write_all(target, data)
+    finally:
+        os.close(log)
 
 
 def _receive(source: int, most: int, deadline: float) -> bytes | None:

@@ -13,6 +13,7 @@ from radrm.errors import BadConfig, Unreachable
 from radrm.host.health import disk, served, services
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.service.files import UNIT_PATH
+from radrm.host.service.ownership import Ownership
 from radrm.host.sockets import connect
 from radrm.host.storage.paths import Paths, client_paths, not_running, paths_for
 
@@ -152,8 +153,10 @@ def configuration(
     system: bool,
     find_errors: FindErrors,
     use: Callable[[Config], object] = lambda _: None,
+    ownership: Ownership | None = None,
 ) -> Finding:
-    """Whether a daemon would accept the configuration. `use` gets its valid part."""
+    """Whether a daemon would accept the configuration, and only root can change that of root's.
+    `use` gets its valid part."""
     name, next_step = "configuration", "list all errors: radrm config check"
     try:
         file = find_config(environ, system)
@@ -168,6 +171,9 @@ def configuration(
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         return fail(name, errors[0] + more, next_step)
+    fault = (ownership or Ownership()).way(os.path.abspath(str(file.path))) if system else None
+    if fault is not None:
+        return warn(name, f"{fault}, and root's daemon obeys it", "let only root write there")
     return ok(name, f"{file.path}: no errors")
 
 

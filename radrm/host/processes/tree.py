@@ -78,7 +78,7 @@ def attempt_stats(
 ) -> dict[int, Stat]:
     """What the kernel says about the `attempt_processes`, by pid."""
     everything = Census(token, users).take()
-    return {pid: everything[pid] for pid in _gather(everything, root, known)}
+    return {pid: everything[pid] for pid in gather(everything, root, known)}
 
 
 def signal_catchers(
@@ -146,7 +146,7 @@ def kill_tree(
             }
             if cgroup is not None:
                 same |= cgroups.processes(cgroup)
-            found = _gather(everything, root, same)
+            found = gather(everything, root, same)
             late = time.monotonic() > deadline
             if late or found <= stopped:
                 break
@@ -191,7 +191,8 @@ def _newest_pid() -> int:
     return int(start_of("/proc/loadavg").split()[-1])
 
 
-def _gather(everything: dict[int, Stat], root: Identity | None, known: Iterable[int]) -> set[int]:
+def gather(everything: dict[int, Stat], root: Identity | None, known: Iterable[int]) -> set[int]:
+    """Return what belongs to an attempt, of all processes: see `attempt_processes`."""
     excluded = {1, os.getpid()}
     found = {pid for pid in known if pid in everything}
     found.update(pid for pid, stat in everything.items() if stat.marked)

@@ -8,7 +8,7 @@ counts nothing twice, and a clock that is set back adds to an earlier hour. User
 those of the job at that time, so that a report needs no other table.
 
 A device is a number here, its place in the list of a mark: its UUID would be half of each row.
-Rows of older releases have the UUID itself.
+Rows have the UUID itself while that list cannot be read.
 
 The row of nobody (`job_id` 0) has the idle energy, and the seconds for which the device was
 metered. Above `MOST_ROWS` rows the oldest hours are dropped, whatever the clock says.

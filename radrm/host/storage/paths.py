@@ -40,11 +40,29 @@ SYSTEM_UNITS = (
 class Paths:
     """The places of one daemon, all absolute."""
 
-    __slots__ = ("run", "state")
-
     def __init__(self, state: str, run: str) -> None:
         self.state = state
         self.run = run
+        self.spool = f"{state}/spool"
+        self.users = f"{state}/spool/users"
+        """In a system daemon's spool: the folders of users, whose `.rad` files are jobs."""
+        self.store = f"{state}/store"
+        """The private folder of the database and the files SQLite puts beside it."""
+        self.database = f"{state}/store/radrm.sqlite"
+        self.attempts = f"{state}/attempts"
+        self.lock = f"{state}/radrmd.lock"
+        """Held by the daemon: beside the state, for that is what two must not share."""
+        self.checkpoints = f"{state}/checkpoints"
+        """One folder per job, its user's, for what it saves."""
+        self.refused = f"{state}/refused"
+        """Where files go that lay in the spool and were no envelopes."""
+        self.traces = f"{run}/traces"
+        """Notes on the traces that are under way."""
+        self.progress = f"{run}/progress"
+        """The sockets that take what jobs report."""
+        self.elastic = f"{run}/elastic"
+        """Where the daemon and the launchers of jobs speak about their tasks."""
+        self.socket = f"{run}/radrm.sock"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Paths) and (self.state, self.run) == (other.state, other.run)
@@ -54,62 +72,6 @@ class Paths:
 
     def __repr__(self) -> str:
         return f"Paths(state={self.state!r}, run={self.run!r})"
-
-    @property
-    def spool(self) -> str:
-        return f"{self.state}/spool"
-
-    @property
-    def users(self) -> str:
-        """In a system daemon's spool: the folders of users, whose `.rad` files are jobs."""
-        return f"{self.spool}/users"
-
-    @property
-    def store(self) -> str:
-        """The private folder of the database and the files SQLite puts beside it."""
-        return f"{self.state}/store"
-
-    @property
-    def database(self) -> str:
-        return f"{self.store}/radrm.sqlite"
-
-    @property
-    def attempts(self) -> str:
-        return f"{self.state}/attempts"
-
-    @property
-    def lock(self) -> str:
-        """Held by the daemon: beside the state, for that is what two must not share."""
-        return f"{self.state}/radrmd.lock"
-
-    @property
-    def checkpoints(self) -> str:
-        """One folder per job, its user's, for what it saves."""
-        return f"{self.state}/checkpoints"
-
-    @property
-    def refused(self) -> str:
-        """Where files go that lay in the spool and were no envelopes."""
-        return f"{self.state}/refused"
-
-    @property
-    def traces(self) -> str:
-        """Notes on the traces that are under way."""
-        return f"{self.run}/traces"
-
-    @property
-    def progress(self) -> str:
-        """The sockets that take what jobs report."""
-        return f"{self.run}/progress"
-
-    @property
-    def elastic(self) -> str:
-        """Where the daemon and the launchers of jobs speak about their tasks."""
-        return f"{self.run}/elastic"
-
-    @property
-    def socket(self) -> str:
-        return f"{self.run}/radrm.sock"
 
 
 # ------------------------------------------------------------------ where

@@ -51,7 +51,7 @@ class Said(Stored):
     cuda: str | None = None
     told_smact: dict[str, float] = field(default_factory=dict)
     told_duration: dict[str, float] = field(default_factory=dict)
-    shown: Alone = field(default_factory=Alone)
+    shown: Alone = Alone()
     length: str | None = None
     resumed: bool = False
     sm_rate: float | None = None

@@ -194,7 +194,6 @@ OPTIONS = tuple(
 """The options, by what they are about. Documentation shows them in this order."""
 
 BY_NAME = {name: each for each in OPTIONS for name in (each.name, *each.names)}
-BY_SHORT = {each.short: each for each in OPTIONS if each.short}
 
 _NO_VARIABLE = frozenset(
     {

@@ -24,7 +24,6 @@ from radrm.jobfile.parsing import no_option
 from radrm.jobfile.record import Record
 from radrm.jobfile.slurm.options import (
     BY_NAME,
-    BY_SHORT,
     BY_VARIABLE,
     MAYBE,
     NONE,
@@ -35,7 +34,9 @@ from radrm.jobfile.slurm.options import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from radrm.jobfile.slurm.options import SbatchOption
 
 COMMAND_LINE = "command line"
 MOST_LINES = 1000
@@ -55,6 +56,20 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _OF_PARTS = "a job of several parts, each on other nodes; submit one job for each part"
+
+
+class Command(Record):
+    """A command of Slurm's: its options by all their long names, and why another one is refused.
+
+    `ours`: options of radrm may stand among them.
+    """
+
+    options: Mapping[str, SbatchOption]
+    why_unknown: Callable[[str], str]
+    ours: bool = True
+
+
+SBATCH = Command(BY_NAME, why_unknown)
 
 
 class Given(Record):
@@ -123,12 +138,15 @@ def of_variables(environment: Mapping[str, str]) -> list[Given]:
 
 
 def read(
-    words: Sequence[str], where: str, flags: Collection[str] = ()
+    words: Sequence[str], where: str, flags: Collection[str] = (), command: Command | None = None
 ) -> tuple[list[Given], list[str]]:
-    """Return the options at the head of a command line of `sbatch`, and the words after them.
+    """Return the options at the head of a command line, and the words after them.
 
-    `flags`: more options that have no value. Raises `UsageError` for an option without its value.
+    `flags`: more options that have no value. `command`: by default `sbatch`. Raises `UsageError`
+    for an option without its value.
     """
+    command = SBATCH if command is None else command
+    short = {each.short: each for each in command.options.values() if each.short}
     found: list[Given] = []
     left = list(words)
     while left and left[0].startswith("-") and left[0] not in ("-", "--"):
@@ -137,15 +155,15 @@ def read(
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             given = value if equals else None
-            own = () if equals and name in BY_NAME else flags  # --cluster=NAME is sbatch's
-            name = _in_full(name, where, own)
-            takes = _takes(name, own, where)
+            own = () if equals and name in command.options else flags  # --cluster=NAME is sbatch's
+            name = _in_full(name, where, own, command)
+            takes = _takes(name, own, where, command)
             if takes == NONE and given is not None:
                 raise UsageError(f"{where}: {spelled(name)} takes no value; leave the value out")
         else:
-            option = BY_SHORT.get(word[1])
+            option = short.get(word[1])
             name = word[1] if option is None else option.name
-            takes = _takes(name, flags, where)
+            takes = _takes(name, flags, where, command)
             given = word[2:].removeprefix("=") or None
             if takes == NONE and given is not None:  # -Hv
                 left.insert(0, f"-{given}")
@@ -163,31 +181,32 @@ def read(
     return found, left
 
 
-def _in_full(name: str, where: str, flags: Collection[str]) -> str:
-    """Return the full name of an option of sbatch, of which the unique beginning may be given.
+def _in_full(name: str, where: str, flags: Collection[str], command: Command) -> str:
+    """Return the full name of an option, of which the unique beginning may be given.
 
     Names of others are returned as they are. Raises `UsageError` for an ambiguous one.
     """
-    if name in flags or (name in OURS and name not in BY_NAME):
+    options = command.options
+    if name in flags or (command.ours and name in OURS and name not in options):
         return name
-    if name in BY_NAME:
-        return BY_NAME[name].name
-    meant = sorted({each.name for known, each in BY_NAME.items() if known.startswith(name)})
+    if name in options:
+        return options[name].name
+    meant = sorted({each.name for known, each in options.items() if known.startswith(name)})
     if len(meant) > 1 and not name.startswith(OF_PYXIS):
         known = ", ".join(map(spelled, meant[:6])) + (", ..." if len(meant) > 6 else "")
         raise UsageError(f"{where}: {spelled(name)} is ambiguous: {known}; write it in full")
     return meant[0] if meant else name
 
 
-def _takes(name: str, flags: Collection[str], where: str) -> str:
+def _takes(name: str, flags: Collection[str], where: str, command: Command) -> str:
     """Whether an option has a value. Raises `UsageError` for one that nobody knows."""
     if name in flags:
         return NONE
-    if name in BY_NAME:
-        return BY_NAME[name].takes
-    if (ours := OURS.get(name)) is not None:
+    if name in command.options:
+        return command.options[name].takes
+    if command.ours and (ours := OURS.get(name)) is not None:
         return NONE if ours.metavar is None else VALUE if ours.bare is None else MAYBE
-    raise UsageError(f"{where}: {spelled(name)}: {why_unknown(name)}")
+    raise UsageError(f"{where}: {spelled(name)}: {command.why_unknown(name)}")
 
 
 def spelled(name: str) -> str:

@@ -102,7 +102,7 @@ def show_status(user: str, as_json: bool) -> None:
     config = cluster_config(os.environ).slurm
     rows = of_slurm.listed(config, user or None)
     if as_json:
-        print_json([row.document() for row in rows])
+        print_json([row.document for row in rows])
         return
     if not rows:
         show(Styled(f"No jobs in partition {config.partition}."))
@@ -132,7 +132,7 @@ def show_report(by: str, times: Callable[[float], tuple[float, float]], as_json:
     runs, source = accounts.ended_runs(config, begin_s, end_s)
     rows = accounts.sums(runs, by)
     if as_json:
-        found = [row.document() for row in rows]
+        found = [row.document for row in rows]
         print_json({"since": begin_s, "until": end_s, "source": source, "by": by, "rows": found})
         return
     if not rows:

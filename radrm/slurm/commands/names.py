@@ -18,13 +18,13 @@ from radrm.errors import UsageError
 from radrm.host.storage.submission import load
 from radrm.jobfile.command_line import STDIN, SUBMIT_FLAGS, SubmitRequest, parse_submit
 from radrm.jobfile.inherited import submit_with
-from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.radfile import name_from
 from radrm.jobfile.slurm import Given, Slurm, directives, of_variables, read, translate
 from radrm.jobfile.slurm.options import RELEASE
 from radrm.jobfile.slurm.words import COMMAND_LINE
 from radrm.jobfile.text import read_text
 from radrm.jobfile.values import shown
+from radrm.slurm.hostlists import expanded
 from radrm.slurm.inside import options as of_srun
 
 TYPE_CHECKING = False
@@ -60,7 +60,6 @@ _UNFINISHED = "pending,recovering,launching,running,stopping"
 SQUEUE_FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 """squeue's own."""
 _LONG_FORMAT = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
-_MOST_ELEMENTS = 10_000
 _STATES = {
     "PD": "pending", "PENDING": "pending", "R": "running", "RUNNING": "running",
     "CD": "completed", "COMPLETED": "completed", "F": "failed", "FAILED": "failed",
@@ -218,7 +217,7 @@ def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[
 
     What only a step can do, such as several tasks, is left to `srun` inside the job.
     """
-    given, rest = of_srun.read(words, _ours())
+    given, rest = of_srun.read(words, ours=True)
     if not rest:
         raise UsageError("no command; write one: srun --gpus=1 --pty bash")
     for name in given.keys() & of_srun.REFUSED.keys():
@@ -253,31 +252,14 @@ def _run(found: Slurm, output: bool, pty: bool, command: list[str]) -> list[str]
     return ["run", *_words(found), *(["--pty"] if pty else []), "--", *command]
 
 
-def _ours() -> dict[str, str]:
-    """The options of radrm, which may stand among those of srun."""
-    return {
-        name: of_srun.NONE if each.metavar is None else of_srun.VALUE
-        for name, each in BY_NAME.items()
-    }
-
-
 def elements(text: str) -> list[str]:
     """Return the jobs that a text names: `12`, `12_3`, `12_[1-3,7]`, `12,13`."""
-    found: list[str] = []
-    for word in re.findall(r"[^,\[]+(?:\[[^\]]*\](?:%[0-9]+)?)?", text):
-        array = re.fullmatch(r"([0-9]+)_\[(.*)\](?:%[0-9]+)?", word)
-        if array is None:
-            found.append(word)
-            continue
-        for span in array[2].split(","):
-            ends = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", span)
-            if ends is None:
-                raise UsageError(f"{shown(word)} is not an array's elements, as 12_[1-3,7]")
-            last = int(ends[2] or ends[1])
-            if last - int(ends[1]) + len(found) > _MOST_ELEMENTS:
-                raise UsageError(f"{shown(word)} names more than {_MOST_ELEMENTS} elements")
-            found += [f"{array[1]}_{index}" for index in range(int(ends[1]), last + 1)]
-    return found
+    try:
+        return expanded(re.sub(r"\]%[0-9]+", "]", text))
+    except UsageError:
+        raise UsageError(
+            f"{shown(text)} is not an array's elements, as 12_[1-3,7], or names too many"
+        ) from None
 
 
 def read_words(

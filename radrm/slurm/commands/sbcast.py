@@ -32,7 +32,7 @@ def sbcast(words: Sequence[str]) -> int:
             mode = os.fstat(read.fileno()).st_mode & 0o777
             with open(os.open(target, flags, mode), "wb") as write:
                 shutil.copyfileobj(read, write, 1 << 20)
-            if "preserve" in given:
+            if "preserve" in given and os.path.isfile(target):  # not /dev/null
                 shutil.copystat(source, target)
     except FileExistsError:
         raise Refused(f"sbcast: {target} exists; overwrite it by --force") from None

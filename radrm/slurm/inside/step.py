@@ -31,6 +31,7 @@ from collections import Counter
 from radrm.errors import Refused, UsageError, plain
 from radrm.jobfile.inherited import SET_FOR_STEP, set_listed
 from radrm.jobfile.values import shown
+from radrm.slurm.hostlists import expanded
 from radrm.slurm.inside.request import Job, Request, bound
 
 TYPE_CHECKING = False
@@ -166,13 +167,10 @@ def _filled_in(word: str, task: int, at: int) -> str:
 def _ranks(text: str, tasks: int, path: str) -> list[int]:
     if text == "*":
         return list(range(tasks))
-    found: list[int] = []
-    for span in text.split(","):
-        ends = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", span)
-        if ends is None:
-            raise UsageError(f"{plain(path)}: {shown(text)} are no tasks, as 0-2,5")
-        found += [n for n in range(int(ends[1]), int(ends[2] or ends[1]) + 1) if n < tasks]
-    return found
+    try:
+        return [number for number in map(int, expanded(f"[{text}]")) if number < tasks]
+    except UsageError:
+        raise UsageError(f"{plain(path)}: {shown(text)} are no tasks, as 0-2,5") from None
 
 
 def path_of(pattern: str, task: int, job: Job, share: Share, environ: Mapping[str, str]) -> str:

@@ -77,28 +77,30 @@ def test_json_has_what_the_contract_names(guest: DaemonHome) -> None:
     done = guest.radrm("submit", "--json", "--gpu-memory=2G", "--name=a", "--", "sleep", "1000")
     (submitted,) = json.loads(done.stdout)
     assert set(submitted) == {"ticket", "id", "name", "file", "error"}
+    guest.wait_state(submitted["ticket"], "RUNNING")
     (job,) = guest.json("status")
     assert set(STATUS_FIELDS) <= set(job)
     assert (job["id"], job["ticket"]) == (submitted["id"], submitted["ticket"])
     assert (job["gpus"], job["oom_count"], job["estimate_mib"]) == (1, 0, 2048)
     gpus = guest.json("gpus")
     assert all(set(GPU_FIELDS) <= set(gpu) for gpu in gpus)
-    assert [g["jobs"] for g in gpus] == [[job["id"]], []]
+    assert [g["jobs"] for g in gpus if g["uuid"] in job["devices"]] == [[job["id"]]]
+    assert sum(len(g["jobs"]) for g in gpus) == 1
     assert guest.json("status", submitted["ticket"])[0]["id"] == job["id"]
 
 
 def test_status_shows_what_is_asked_for(guest: DaemonHome) -> None:
     done = guest.submit("--name=done", "--", "true")
     guest.wait_end(done)
-    guest.submit("--name=busy", "--", "sleep", "1000")
+    guest.wait_state(guest.submit("--name=busy", "--", "sleep", "1000"), "RUNNING")
     held_up = guest.submit("--name=large", "--gpus=2", "--collocation=exclusive", "--", "true")
     assert [j["name"] for j in guest.json("status")] == ["busy", "large"]
     assert [j["name"] for j in guest.json("status", "--all")[-3:]] == ["done", "busy", "large"]
     assert [j["name"] for j in guest.json("status", "--state", "pending")] == ["large"]
     assert guest.json("status", "--user", "nobody-of-that-name") == []
+    wait_until(lambda: "1 can take it now" in guest.job(held_up)["reason"], "a reading")
     (waiting,) = guest.json("status", str(held_up))
     assert waiting["position"] == 1
-    assert "1 can take it now" in waiting["reason"]
     page = guest.radrm("status").stdout
     assert "busy" in page and "Needs 2 GPUs" in page
     assert "PENDING" in guest.radrm("status", str(held_up)).stdout

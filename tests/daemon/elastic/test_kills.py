@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,24 +51,6 @@ def test_a_daemon_killed_at_each_step_of_a_resize(home: ElasticHome) -> None:
         assert home.job(job)["attempts"] == 1
     home.resize(job, 4)
     home.wait_held(job, 4)
-
-
-@pytest.mark.nightly
-def test_a_daemon_killed_anywhere_in_resizes(home: ElasticHome) -> None:
-    chance = random.Random(17)
-    home.start()
-    job = home.train()
-    for _ in range(3):
-        gpus = chance.choice([n for n in range(1, 5) if n != home.held(job)])
-        home.resize(job, gpus)
-        for _ in range(chance.randrange(150)):
-            home.ask("ping")
-        home.kill()
-        home.start()
-        home.wait_held(job, gpus)
-        assert home.taken() == gpus
-        assert [mib > 0 for mib in home.contexts()].count(True) == gpus
-    assert home.job(job)["attempts"] == 1
 
 
 def test_a_job_that_ends_while_no_daemon_runs_leaves_no_folder(home: ElasticHome) -> None:

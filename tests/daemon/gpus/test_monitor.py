@@ -71,7 +71,7 @@ class World:
         return self.monitor
 
     def next(self) -> Event:
-        return self.posted.get(timeout=30)
+        return self.posted.get(timeout=60)
 
     def next_reading(self) -> Reading:
         event = self.next()
@@ -221,4 +221,4 @@ def test_the_end_does_not_wait_for_a_stuck_driver(
     monitor.stop()
     assert monitor._reader.is_alive() and not world.source.closed.is_set()
     world.source.free.set()
-    assert world.source.closed.wait(30), "by the thread that has called it"
+    assert world.source.closed.wait(60), "by the thread that has called it"

@@ -212,8 +212,12 @@ def test_it_lives_on_without_the_daemon_and_is_taken_over(server: Server) -> Non
         server.up()
         assert [server.control(uuid).process() for uuid in (FIRST, SECOND)] == before
     assert server.job(job)["state"] == "RUNNING"
-    clients = [s["clients"] for r in server.ask("mps") for s in r["servers"] if s["clients"]]
-    assert [c["job"] for (c,) in clients] == [job]
+
+    def of_jobs() -> list[int]:
+        servers = [each for row in server.ask("mps") for each in row["servers"]]
+        return [client["job"] for each in servers for client in each["clients"]]
+
+    wait_until(lambda: of_jobs() == [job], "its client")
     assert before[0] is not None
     line = f"GPU 0: up, control daemon {before[0].pid}, 1 client (job {job})\n"
     assert server.radrm("mps", "status").stdout.startswith(line)

@@ -124,7 +124,7 @@ def test_users_and_administrators_see_that_gpus_are_lost(
     nvml_driver.fail("*", 0, FIRST)
     nvml_driver.gone(SECOND)
     wait_until(lambda: server.ask("gpus")[1]["state"] == "vanished")
-    assert server.job(job)["reason"] is None
+    wait_until(lambda: server.job(job)["reason"] is None, "the other to be read again")
     let_go(server)
     server.wait_end(job)
 

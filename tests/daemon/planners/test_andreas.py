@@ -23,9 +23,10 @@ def home(tmp_path: Path) -> Iterator[DaemonHome]:
 
 
 def test_a_due_job_displaces_one_that_saves_which_then_goes_on(home: DaemonHome) -> None:
-    patient = home.submit("--checkpoint=signal", "--duration=3h", *trainer("--saves"))
+    work = trainer("--saves", seconds=100_000)
+    patient = home.submit("--checkpoint=signal", "--duration=30h", *work)
     wait_until(lambda: at_work(home, patient), "it to be at work")
-    urgent = home.submit("--duration=1h", "--due=+70m", *trainer())
+    urgent = home.submit("--duration=10h", "--due=+11h", *trainer())
     wait_until(lambda: home.job(urgent)["state"] == "RUNNING", f"the urgent one: {home.said()}")
     (first,) = home.json("explain", str(patient))["attempts"]
     assert (first["planner"], first["outcome"]) == ("andreas", "preempted")
@@ -39,7 +40,7 @@ def test_a_due_job_displaces_one_that_saves_which_then_goes_on(home: DaemonHome)
 
 
 UNEQUAL = "sim:2xV100-32GB,1xT4-16GB"
-ONE_S, TWO_S, T4_S = 4000, 1000, 5200
+ONE_S, TWO_S, T4_S = 12_000, 1000, 15_600
 """What the job takes on a V100, on two, and on a T4."""
 
 
@@ -59,7 +60,8 @@ def test_the_number_and_kind_of_gpus_follow_from_profiles_and_the_due_time(tmp_p
             f"*) s={ONE_S} ;;\nesac\n"
             f"exec {job} --seconds $s\n",
         )
-        found = {(each["kind"], each["gpus"]): each for each in home.json("profile", "train.rad")}
+        probed = home.json("profile", "train.rad", "--limit=1d")
+        found = {(each["kind"], each["gpus"]): each for each in probed}
         assert {pair: each["why"] for pair, each in found.items()} == {
             ("V100-32GB", 1): None,
             ("V100-32GB", 2): None,

@@ -1,15 +1,12 @@
-"""FlowCon and SpeCon act through a real daemon, on jobs that report their loss."""
+"""SpeCon acts through a real daemon, on jobs that report their loss."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from radrm.host.processes import cgroups
-from radrm.host.processes.controllers import prepare
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -32,54 +29,9 @@ def trainer(home: DaemonHome, loss_k: float, *words: str, smact: float = 0.2) ->
     return home.submit("--gpu-memory=4G", *words, "--", *command, *work, *saves)
 
 
-def weight(home: DaemonHome, job: int) -> float:
-    share = home.job(job)["cpu_share"]
-    return 1.0 if share is None or share["weight"] is None else float(share["weight"])
-
-
 def remarks(home: DaemonHome, job: int) -> list[str]:
     found: list[str] = home.job(job)["remarks"]
     return found
-
-
-def weight_file(home: DaemonHome, job: int) -> Path | None:
-    """The kernel's record of a job's weight; None where no group of version 1 can be made."""
-    if cgroups.own_group("cpu") is None or prepare().reasons:
-        return None
-    for path in (home.folder / "home" / "attempts").glob("*/launch.json"):
-        record = json.loads(path.read_text())
-        if record["job_id"] == job:
-            return Path(record["limits"]["cpu"], "cpu.shares")
-    raise AssertionError(f"job {job} has no attempt")
-
-
-# ------------------------------------------------------------------ FlowCon
-
-
-@pytest.mark.nightly
-def test_flowcon_gives_cpus_to_the_job_that_grows_also_after_a_kill(home: DaemonHome) -> None:
-    home.settings += ['planner=["auto", "flowcon"]', "planners.flowcon.interval_s=20"]
-    home.start()
-    converged, growing = trainer(home, 20_000), trainer(home, 1)
-    wait_until(lambda: remarks(home, converged) == ["flowcon: completing"], "the one to converge")
-    wait_until(lambda: weight(home, converged) < 1 < weight(home, growing), "other weights")
-    assert remarks(home, growing) == ["flowcon: new"]
-    shown = home.job(converged)["cpu_share"]
-    assert 0.25 <= shown["part"] < 0.3, "no job is below its floor"
-    assert "completing" in home.radrm("status", str(converged)).stdout
-    files = [weight_file(home, job) for job in (converged, growing)]
-    home.kill()
-    before = [file and file.read_text() for file in files]
-    home.start()
-    assert remarks(home, converged) == ["flowcon: completing"]
-    assert remarks(home, growing) == ["flowcon: new"]
-    assert weight(home, converged) < 1 < weight(home, growing)
-    for job, file, text in zip((converged, growing), files, before, strict=True):
-        if file is not None:
-            assert file.read_text() == text == f"{round(1024 * weight(home, job))}\n"
-
-
-# ------------------------------------------------------------------ SpeCon
 
 
 @pytest.mark.nightly

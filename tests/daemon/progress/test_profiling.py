@@ -20,7 +20,7 @@ TRAIN = "#!/bin/bash\nexec radrm-simjob --gpu-memory 4000 --seconds 3000 --ramp 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Iterator[DaemonHome]:
     """A server with two kinds of GPU."""
-    home = DaemonHome(tmp_path, "sim:1xA100-40GB,1xV100-32GB", scale=200.0)
+    home = DaemonHome(tmp_path, "sim:1xA100-40GB,1xV100-32GB", scale=50.0)
     home.start()
     try:
         yield home
@@ -30,9 +30,9 @@ def mixed(tmp_path: Path) -> Iterator[DaemonHome]:
 
 def test_what_probes_show_is_known_of_later_jobs(mixed: DaemonHome) -> None:
     mixed.file("a.rad", TRAIN.format(more=" --loss-k 3"))
-    found = mixed.json("profile", "a.rad")
+    found = mixed.json("profile", "a.rad", "--limit=1d")
     assert [(each["kind"], each["gpus"]) for each in found] == [("A100-40GB", 1), ("V100-32GB", 1)]
-    assert all(each["why"] is None and 2000 < each["whole_s"] < 4500 for each in found)
+    assert all(each["why"] is None and 2000 < each["whole_s"] < 30_000 for each in found)
     probes = [mixed.job(number) for number in (1, 2)]
     assert [job["state"] for job in probes] == ["CANCELLED", "CANCELLED"]
     later = mixed.submit("a.rad")
@@ -42,16 +42,16 @@ def test_what_probes_show_is_known_of_later_jobs(mixed: DaemonHome) -> None:
     (job,) = [job for job in store.kept().jobs if job.id == later]
     store.close()
     assert [each.kind for each in job.profile] == ["A100-40GB", "V100-32GB"]
-    assert all(2000 < each.duration_s < 6000 for each in job.profile)
+    assert all(2000 < each.duration_s < 30_000 for each in job.profile)
 
 
 def test_a_job_with_a_range_knows_the_times_of_each_of_its_sizes(tmp_path: Path) -> None:
-    home = DaemonHome(tmp_path, "sim:2xV100-32GB", scale=200.0)
+    home = DaemonHome(tmp_path, "sim:2xV100-32GB", scale=50.0)
     home.start()
     try:
         range_, more = "#RAD --gpus=1-2 --checkpoint=signal\n", " --loss-k 3"
         home.file("a.rad", TRAIN.format(more=more).replace("exec", range_ + "exec"))
-        found = home.json("profile", "a.rad")
+        found = home.json("profile", "a.rad", "--limit=1d")
         assert [(each["gpus"], each["why"]) for each in found] == [(1, None), (2, None)]
         later = home.submit("a.rad", "--hold")
         home.stop()
@@ -64,8 +64,8 @@ def test_a_job_with_a_range_knows_the_times_of_each_of_its_sizes(tmp_path: Path)
 
 
 def test_a_probe_yields_to_a_job_that_waits(mixed: DaemonHome) -> None:
-    mixed.file("a.rad", TRAIN.format(more=" --loss-k 3"))
-    words = ("profile", "a.rad", "--gpu-type=v100", "--probe-steps=99999", "--limit=1h", "--json")
+    mixed.file("a.rad", TRAIN.format(more=" --loss-k 3").replace("3000", "900000"))
+    words = ("profile", "a.rad", "--gpu-type=v100", "--probe-steps=999999", "--limit=1d", "--json")
     command = [sys.executable, "-m", "radrm.cli.main", *words]
     with subprocess.Popen(
         command,
@@ -104,7 +104,7 @@ def test_a_job_with_ranges_is_probed_at_a_fixed_size(mixed: DaemonHome) -> None:
     ranges = "--gpus=1-2 --cpus=0.5-1 --memory=100M-1G --checkpoint=signal"
     text = TRAIN.format(more=" --loss-k 3").replace("exec", f"#RAD {ranges}\nexec")
     mixed.file("a.rad", text)
-    (found,) = mixed.json("profile", "a.rad", "--gpu-type=v100")
+    (found,) = mixed.json("profile", "a.rad", "--gpu-type=v100", "--limit=1d")
     assert found["why"] is None and found["gpus"] == 1
     probe = mixed.job(1)
     assert (probe["roles"], probe["cpus"], probe["memory_mib"]) == ([], 0.5, 100)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -213,9 +214,9 @@ def test_a_client_that_asks_too_often_hears_when_to_try_again(tmp_path: Path) ->
         made.sendall(b"{}\n")
         said = line(made)["error"]
         assert said.startswith("you send more than 0.05 requests a second")
-        assert "try again in 20 s" in said
+        assert re.search(r"try again in \d+ s$", said)
         with place.connect() as other:
-            assert line(other)["error"] == said
+            assert line(other)["error"].split(";")[0] == said.split(";")[0]
 
 
 def test_a_client_that_has_gone_gives_its_request_up(place: Place) -> None:

@@ -24,7 +24,7 @@ def lives(pid: int) -> bool:
 
 
 def test_a_script_edited_after_submission_runs_as_it_was(guest: DaemonHome) -> None:
-    blocker = guest.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "100")
+    blocker = guest.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "9999")
     guest.file("job.rad", "#!/bin/sh\n#RAD --gpu-memory=30G\necho as submitted\n")
     job = guest.submit("job.rad")
     guest.file("job.rad", "#!/bin/sh\necho changed\n")
@@ -37,7 +37,7 @@ def test_a_script_edited_after_submission_runs_as_it_was(guest: DaemonHome) -> N
 def test_a_folder_that_has_vanished_fails_its_job_alone(guest: DaemonHome) -> None:
     folder = guest.work / "sub"
     folder.mkdir()
-    blocker = guest.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "100")
+    blocker = guest.submit("--gpus=2", "--gpu-memory=30G", "--", "sleep", "9999")
     job = guest.submit("--gpu-memory=30G", f"--chdir={folder}", "--", "true")
     folder.rmdir()
     guest.ask("cancel", jobs=[str(blocker)])

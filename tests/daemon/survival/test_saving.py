@@ -151,7 +151,7 @@ def test_a_job_that_leaves_moves_with_its_work(home: DaemonHome) -> None:
     assert gpu(home, job) != before and home.job(job)["moves"] == 1
 
 
-@pytest.mark.parametrize("how", ["never", "200"])
+@pytest.mark.parametrize("how", ["never", "400"])
 def test_one_that_saves_too_late_or_never_stays(hasty: DaemonHome, how: str) -> None:
     job = begin(hasty, "signal", "--saves", how)
     before = gpu(hasty, job)

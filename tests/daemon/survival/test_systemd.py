@@ -62,11 +62,11 @@ def test_the_life_of_a_service(home: DaemonHome, systemd: Systemd) -> None:
     del systemd.heard[:]
     home.start()
     wait_until(lambda: systemd.heard.count("WATCHDOG=1") > 3, "signs of life")
+    wait_until(lambda: "STATUS=jobs: 1 running, 0 waiting" in systemd.heard, "its figures")
     heard = list(systemd.heard)
     phases = ["STATUS=opens the store", "STATUS=re-adopts running jobs: 1", "READY=1", "WATCHDOG=1"]
     assert sorted(phases, key=heard.index) == phases
     assert systemd.adopted_before_ready
-    assert "STATUS=jobs: 1 running, 0 waiting" in heard
     assert heard.index("EXTEND_TIMEOUT_USEC=300000000") < heard.index("READY=1")
     assert home.stop() == 0
     wait_until(lambda: "STOPPING=1" in systemd.heard, "the last message")

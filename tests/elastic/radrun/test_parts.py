@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -102,23 +103,24 @@ def test_a_tree_has_the_session_of_a_dead_leader() -> None:
     child = int(out)
     everything = proc.census()
     assert proc.tree(everything, {leader.pid}) == {child}
-    proc.kill(everything, {child})
-    wait_until(lambda: proc.read(child) is None, "its end")
+    proc.kill(everything, {child}, signal.SIGKILL)
+    wait_until(lambda: child not in proc.census(), "its end")
 
 
 def test_a_process_that_has_got_the_pid_of_an_ended_worker_is_spared() -> None:
     generation = Generation(1, Placement(1, (Task("main", 0),)))
     first = SimpleNamespace(pid=50, start_ticks=7, task=Task("main", 0))
     generation.add(cast("Worker", first))
-    its = {
-        50: proc.Process(1, 50, 7, 0.0, 0),
-        51: proc.Process(50, 50, 8, 0.0, 0),
-        52: proc.Process(1, 52, 8, 0.0, 0),
-    }
+
+    def process(parent: int, session: int, start_ticks: int) -> Any:
+        where = {"parent": parent, "session": session, "marked": False}
+        return SimpleNamespace(**where, start_ticks=start_ticks)
+
+    its = {50: process(1, 50, 7), 51: process(50, 50, 8), 52: process(1, 52, 8)}
     assert generation.processes(its) == {50, 51}
     orphan = {51: its[51]}
     assert generation.processes(orphan) == {51}, "its session has the number still"
-    assert generation.processes({**its, 50: its[50]._replace(start_ticks=9)}) == set()
+    assert generation.processes({**its, 50: process(1, 50, 9)}) == set()
 
 
 def test_a_worker_that_has_ended_says_nothing_about_the_process_with_its_pid() -> None:

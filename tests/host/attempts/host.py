@@ -13,7 +13,7 @@ from typing import Any
 
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import runner
-from radrm.host.attempts.evidence import Ended, Lost, Started
+from radrm.host.attempts.evidence import Ended, Freed, Lost, Started
 from radrm.host.attempts.forking import Forker
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.attempts.plan import LaunchPlan
@@ -122,12 +122,12 @@ def remove_group(launch: dict[str, Any]) -> None:
     wait_until(lambda: all(cgroups.remove(group) for group in groups if group is not None))
 
 
-def next_of(daemon: Launcher, serial: int = SERIAL) -> Started | Ended | Lost:
+def next_of(daemon: Launcher, serial: int = SERIAL) -> Started | Freed | Ended | Lost:
     """As the daemon's loop does: wait for a descriptor, then ask."""
     found = None
     while found is None:
         fds = daemon.fds()
-        readable, _, _ = select.select(list(fds), [], [], 30)
+        readable, _, _ = select.select(list(fds), [], [], 60)
         assert readable, "nothing woke us"
         assert {fds[fd] for fd in readable} == {serial}
         assert serial in daemon.with_news(readable)

@@ -65,7 +65,7 @@ def ended_in(daemon: Launcher, serial: int) -> Ended:
     found = daemon.poll(serial)
     while not isinstance(found, Ended):
         if found is None:
-            assert select.select(list(daemon.fds()), [], [], 30)[0]
+            assert select.select(list(daemon.fds()), [], [], 60)[0]
         found = daemon.poll(serial)
     return found
 
@@ -216,7 +216,7 @@ def test_a_spare_outlives_its_forker_and_ends_when_nobody_can_order_it(forker: F
     wait_until(lambda: gone(forker.pid))
     assert not select.select([spare.pidfd], [], [], 0)[0]
     os.close(spare.orders)
-    assert select.select([spare.pidfd], [], [], 30)[0]
+    assert select.select([spare.pidfd], [], [], 60)[0]
     os.close(spare.pidfd)
 
 
@@ -227,8 +227,11 @@ def runners_of(host: Host, daemon: Launcher, late: bool = False, **changes: Any)
     """The runners of two attempts, the second of which begins when the first one's is free. `late`:
     the word that its end is stored came too late."""
     pids = []
+    leaves = ("sh", "-c", "echo a >&2; echo b >other; exit 1")  # something for each look
+    environment = {"PATH": os.environ["PATH"], "RADRM_CHECKPOINT_DIR": str(host.cwd)}
     for serial, its in ((8, {}), (9, changes)):
-        daemon.launch(host.plan("true", serial=serial, token=f"{host.token}-{serial}", **its))
+        its = {"serial": serial, "token": f"{host.token}-{serial}", **its}
+        daemon.launch(host.plan(*leaves, environment=environment, **its))
         live = daemon._live[serial]
         assert live.runner is not None
         pids.append(live.runner.pid)
@@ -236,7 +239,7 @@ def runners_of(host: Host, daemon: Launcher, late: bool = False, **changes: Any)
         if not late:
             daemon.stored(serial)
         for waiting in daemon._waiting[-1:]:
-            assert select.select([waiting.orders], [], [], 30)[0]
+            assert select.select([waiting.orders], [], [], 60)[0]
             assert token_of(waiting.identity.pid) is None
         daemon.stored(serial)
     return pids
@@ -340,7 +343,7 @@ def test_a_daemon_that_dies_before_its_orders_leaves_a_void_launch(
     host.prepare()
     runner = taken(forker)
     os.close(runner.orders)
-    assert select.select([runner.pidfd], [], [], 30)[0]
+    assert select.select([runner.pidfd], [], [], 60)[0]
     os.close(runner.pidfd)
     assert sorted(os.listdir(host.folder)) == ["launch.json"]
     assert isinstance(host.daemon().adopt(SERIAL, 3), Void)
@@ -424,6 +427,6 @@ def test_a_bomb_of_starts(host: Host) -> None:
         for serial in {s for s in left if isinstance(daemon.poll(s), Ended)}:
             left.discard(serial)
         if left:
-            assert select.select(list(daemon.fds()), [], [], 30)[0]
+            assert select.select(list(daemon.fds()), [], [], 60)[0]
     for serial in range(100, 140):
         assert (host.cwd / str(serial)).read_text() == f"{serial}\n"

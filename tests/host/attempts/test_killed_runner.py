@@ -136,7 +136,7 @@ def test_survivors_of_a_kill_are_waited_for(host: Host, monkeypatch: pytest.Monk
     monkeypatch.setattr(live, "kill_tree", resisting)
     os.kill(host.runner(), signal.SIGKILL)
     while daemon._live[SERIAL].state is not State.STUCK:
-        assert select.select(list(daemon.fds()), [], [], 30)[0]
+        assert select.select(list(daemon.fds()), [], [], 60)[0]
         assert daemon.poll(SERIAL) is None
     for order in (Launcher.terminate, Launcher.kill):
         order(daemon, SERIAL)  # what is stuck has its KILL; to look anew would find it again
@@ -164,7 +164,7 @@ def test_what_is_long_to_kill_does_not_hold_the_daemon(
     monkeypatch.setattr(live, "kill_tree", slow)
     os.kill(host.runner(), signal.SIGKILL)
     assert daemon._live[SERIAL].pidfd is not None
-    assert select.select([daemon._live[SERIAL].pidfd], [], [], 30)[0]
+    assert select.select([daemon._live[SERIAL].pidfd], [], [], 60)[0]
     for _ in range(5):
         assert daemon.poll(SERIAL) is None
         daemon.kill(SERIAL)

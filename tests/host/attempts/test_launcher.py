@@ -16,7 +16,7 @@ from radrm.core.records import Exit
 from radrm.errors import Refused, StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import launcher
-from radrm.host.attempts.evidence import Ended, Evidence, Lost, Started
+from radrm.host.attempts.evidence import Ended, Evidence, Freed, Lost, Started
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes.affinity import listed
@@ -48,6 +48,18 @@ def test_an_ordinary_life(host: Host) -> None:
     assert daemon.serials() == [SERIAL]
     daemon.forget(SERIAL)
     assert daemon.serials() == []
+
+
+def test_its_gpus_are_free_before_it_is_known_how_it_ended(host: Host) -> None:
+    """A reading that begins then shows nothing of the job."""
+    clock = Clock()
+    daemon = host.daemon(clock)
+    environment = {"PATH": os.environ["PATH"], "RADRM_GPUS": "1"}
+    daemon.launch(host.plan("sh", "-c", "echo x >&2; exit 3", environment=environment))
+    assert isinstance(next_of(daemon), Started)
+    assert next_of(daemon) == Freed()
+    free, ended = clock.now(), next_of(daemon)
+    assert isinstance(ended, Ended) and ended.at.boot_s <= free.boot_s
 
 
 def test_an_end_counts_while_its_runner_still_syncs_the_record(host: Host) -> None:
@@ -106,7 +118,7 @@ def test_many_at_once(host: Host) -> None:
     ends = {}
     while len(ends) < 8:
         fds = daemon.fds()
-        for fd in select.select(list(fds), [], [], 30)[0]:
+        for fd in select.select(list(fds), [], [], 60)[0]:
             found = daemon.poll(fds[fd])
             if isinstance(found, Ended):
                 ends[fds[fd]] = found.exit.code

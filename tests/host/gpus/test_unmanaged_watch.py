@@ -159,7 +159,7 @@ def test_term_after_the_grace_time(start: Start, caplog: pytest.LogCaptureFixtur
     server.look(sleeper.pid, seconds=20)
     assert sleeper.poll() is None, "not a moment before"
     server.look(sleeper.pid)
-    assert sleeper.wait(30) == -signal.SIGTERM
+    assert sleeper.wait(60) == -signal.SIGTERM
     assert lines(caplog)[1:] == [
         f"process {sleeper.pid} of {ME} on GPU 3 (sleep 1000) was not started by radrm "
         "and has been there for 20s: TERM sent"
@@ -175,7 +175,7 @@ def test_kill_for_who_ignores_it(start: Start, caplog: pytest.LogCaptureFixture)
     assert stubborn.poll() is None
     assert server.told(stubborn)["step"] == "TERM"
     server.look(stubborn.pid)
-    assert stubborn.wait(30) == -signal.SIGKILL
+    assert stubborn.wait(60) == -signal.SIGKILL
     assert lines(caplog)[-1].endswith("KILL sent")
 
 
@@ -183,7 +183,7 @@ def spared_by(server: Server, process: subprocess.Popen[bytes]) -> str | None:
     """Let the time of a process come: why it was left alone; None where it was not."""
     server.look(process.pid, seconds=21)
     if server.told(process).get("step") in ("TERM", "KILL"):
-        process.wait(30)
+        process.wait(60)
         return None
     server.look(process.pid, seconds=40)
     assert process.poll() is None
@@ -249,7 +249,7 @@ def test_a_drained_gpu_is_its_administrators(start: Start) -> None:
     server.look(sleeper.pid, seconds=20)
     assert sleeper.poll() is None, "the time on a drained GPU does not count"
     server.look(sleeper.pid)
-    assert sleeper.wait(30) == -signal.SIGTERM
+    assert sleeper.wait(60) == -signal.SIGTERM
 
 
 # ------------------------------------------------------------------ the spared

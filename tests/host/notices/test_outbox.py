@@ -44,7 +44,7 @@ class Bench:
         """Work, wait for so many results, work again after each."""
         self.outbox.work()
         for _ in range(count):
-            assert self.woken.acquire(timeout=30.0)
+            assert self.woken.acquire(timeout=60)
             self.outbox.work()
 
 

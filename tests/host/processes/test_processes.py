@@ -159,7 +159,7 @@ def test_a_long_chain_of_children_costs_as_much_as_its_length() -> None:
     text = "1 (x) S {} 1 1 " + "0 " * 13 + "1 0 5 0"
     chain = {first + n: Counted(text.format(first + n - 1).encode()) for n in range(length)}
     asked = 0
-    assert proc._gather(chain, None, [first]) == set(chain)  # type: ignore[arg-type]
+    assert proc.gather(chain, None, [first]) == set(chain)  # type: ignore[arg-type]
     assert asked <= 10 * length
 
 

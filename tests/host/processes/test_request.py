@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from radrm.host.attempts.live import Asker
 from radrm.host.processes.procfs import Stat, read_stat
-from radrm.host.processes.stop import Asker, signal_topmost
+from radrm.host.processes.stop import signal_topmost
 
 TRAINER = """
 import os, signal, sys
@@ -67,15 +68,15 @@ def test_a_failed_request_says_why(trainer: subprocess.Popen[bytes]) -> None:
     said: queue.Queue[str] = queue.Queue()
     asker = Asker()
     asker.ask(lambda: members(trainer.pid), signal.SIGUSR2, said.put)
-    assert said.get(timeout=30) == "none of its processes handles USR2"
+    assert said.get(timeout=60) == "none of its processes handles USR2"
     asker.ask(dict, signal.SIGUSR1, said.put)
-    assert said.get(timeout=30) == "it has just ended"
+    assert said.get(timeout=60) == "it has just ended"
     looks = iter([members(trainer.pid), {}])
     asker.ask(lambda: next(looks), signal.SIGUSR2, said.put)
-    assert said.get(timeout=30) == "it has just ended", "while it was asked"
+    assert said.get(timeout=60) == "it has just ended", "while it was asked"
 
     def broken() -> dict[int, Stat]:
         raise OSError("no such thing")
 
     asker.ask(broken, signal.SIGUSR1, said.put)
-    assert "no such thing" in said.get(timeout=30)
+    assert "no such thing" in said.get(timeout=60)

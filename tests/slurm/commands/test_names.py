@@ -74,7 +74,7 @@ WRONG: list[tuple[Callable[[list[str], str], object], list[str], str]] = [
     (scancel, ["-t", "LOST"], "the states here are"),
     (scancel, ["-u"], "needs a value"),
     (scancel, ["1_[9-x]"], "is not an array's elements"),
-    (scancel, ["1_[0-99999999]"], "more than 10000 elements"),
+    (scancel, ["1_[0-99999999]"], "names too many"),
     (squeue, ["12"], "is not an option"),
     (squeue, ["-i", "5"], "--iterate is not known"),
     (squeue, ["--json"], "is not known here"),

@@ -8,8 +8,9 @@ import pytest
 
 from radrm.errors import RadrmError
 from radrm.jobfile.inherited import SET, drop_outer, list_of
+from radrm.jobfile.slurm.options import MAYBE, NONE
 from radrm.slurm.inside import step
-from radrm.slurm.inside.options import MAYBE, NONE, SHORT, TAKES, read
+from radrm.slurm.inside.options import OPTIONS, read
 from radrm.slurm.inside.request import Job, Request, bound, job_of, request
 from radrm.slurm.inside.shares import Share
 
@@ -90,7 +91,7 @@ REFUSED = {
     "--epilog=/bin/true x": "--epilog",
     "--container-image=a.sqsh x": "srun apptainer exec",
     "--bogus x": "--bogus",
-    "--gpu x": "may be --gpu-bind",
+    "--gpu x": "--gpu-bind",
     "-n": "--ntasks needs a value",
     "-n two x": "--ntasks",
     "--label=1 x": "takes no value",
@@ -182,12 +183,12 @@ def test_a_step_has_gpus_of_its_job_whatever_the_script_has_set(
 
 def test_every_option_is_spelled_once() -> None:
     """The short ones of srun(1), and which of them are flags."""
-    assert set(SHORT) == set("ABCDEFGHIJKLMNOQSTVWXZbcdehiklmnopqrstuvwx")
-    flags = {letter for letter, name in SHORT.items() if TAKES[name] == NONE}
-    assert flags == set("EHOQVXZhlsuv")
-    assert {letter for letter, name in SHORT.items() if TAKES[name] == MAYBE} == set("IKk")
-    for name, takes in TAKES.items():
-        assert read([f"--{name}" + ("" if takes == NONE else "=1"), "x"])[1] == ["x"]
+    short = {each.short: each.takes for each in OPTIONS.values() if each.short}
+    assert set(short) == set("ABCDEFGHIJKLMNOQSTVWXZbcdehiklmnopqrstuvwx")
+    assert {letter for letter, takes in short.items() if takes == NONE} == set("EHOQVXZhlsuv")
+    assert {letter for letter, takes in short.items() if takes == MAYBE} == set("IKk")
+    for name, each in OPTIONS.items():
+        assert read([f"--{name}" + ("" if each.takes == NONE else "=1"), "x"])[1] == ["x"]
 
 
 @pytest.mark.parametrize("words", ["-n2 --gpus-per-task=1 -c2 x", "--export=NONE,MINE=1 x", "x"])

@@ -14,8 +14,6 @@ Invariants:
 - The head costs the users with waiting jobs, a position this times the logarithm of their jobs;
   adding a job costs the logarithm of the user's jobs.
 
-What may interleave: a copy keeps the ranks of its moment.
-
 Theory of operation: places
 ---------------------------
 An array with `%N` and a user with a limit have *places*. The first jobs in the order of service
@@ -96,13 +94,6 @@ class WaitingQueue:
     def before(self, key: Key, counts_as: Callable[[Key], Key]) -> int:
         """Return how many keys count as a smaller one. `counts_as` must keep their order."""
         return bisect_left(self._sorted, key, key=counts_as)
-
-    def copy(self) -> WaitingQueue:
-        """Return a copy that later changes of this queue do not change."""
-        found = WaitingQueue()
-        found._sorted = self._sorted.copy()
-        found._key_of = self._key_of.copy()
-        return found
 
     def position(self, job_id: int) -> int | None:
         """Return a job's place, 0 for the head; None if it is not in the queue."""
@@ -206,14 +197,6 @@ class RankedQueue:
             self._uid_of[key[ID]] = key[SPEC].uid
         for mine in of_user.values():
             self._line(mine[0][SPEC]).add(mine)
-
-    def copy(self) -> RankedQueue:
-        """Return a copy that later changes of this queue and of the ranks do not change."""
-        ranks = {uid: self._rank_of(spec) for uid, (spec, _) in self._users.items()}
-        found = RankedQueue(lambda spec: ranks[spec.uid])
-        found._users = {uid: (spec, line.copy()) for uid, (spec, line) in self._users.items()}
-        found._uid_of = self._uid_of.copy()
-        return found
 
     def key_of(self, job_id: int) -> Key | None:
         """Return a job's sort key; None if it is not in the queue."""

@@ -40,7 +40,7 @@ waiting for other jobs or for its `--begin`. Of an array with a limit, only so m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 
 from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.state.queue.line import Places, Ranks, key_of, with_rank
@@ -206,7 +206,7 @@ class JobQueue:
         """Remove an ended job from the indices."""
         self.order.without.discard(job.id)
         array_id = job.array.array_id if job.array is not None else None
-        if array_id is not None and not self.unfinished(array_id):
+        if array_id is not None and not self.array(array_id).unfinished:
             array = self.arrays.pop(array_id, None)
             if array is not None and array.fails:
                 self._fails[array_id] = array.fails
@@ -225,30 +225,9 @@ class JobQueue:
             self.arrays[job.array.array_id] = found
         return found
 
-    def fails(self, array_id: int) -> int:
-        """Return how many failures of an array's elements count."""
-        array = self.arrays.get(array_id)
-        return array.fails if array is not None else 0
-
-    def note_fails(self, array_id: int, fails: int) -> None:
-        """Remember the failures of an array whose elements have all ended."""
-        if array_id in self.arrays:
-            self.arrays[array_id].fails = fails
-
-    def stopped(self, array_id: int) -> bool:
-        """Return whether an array's waiting elements are held after failures."""
-        array = self.arrays.get(array_id)
-        return array is not None and array.stopped
-
-    def carrier(self, array_id: int) -> int | None:
-        """Return the unfinished element that has the count of failures; None if all have ended."""
-        array = self.arrays.get(array_id)
-        return array.carrier() if array is not None else None
-
-    def unfinished(self, array_id: int) -> Set[int]:
-        """Return the ids of an array's unfinished elements; empty if the array is unknown."""
-        array = self.arrays.get(array_id)
-        return array.unfinished if array is not None else frozenset()
+    def array(self, array_id: int) -> Array:
+        """Return an array with unfinished elements; an empty one if there is none of this id."""
+        return self.arrays.get(array_id) or Array(None, self.order.key)
 
     def precedes_returned(self, job: Job, returned: Job) -> bool:
         """Return whether a job would be served before a live one, were that back in its queue.

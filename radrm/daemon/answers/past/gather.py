@@ -20,9 +20,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush, merge
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from radrm.core.records import Instant, Job
 from radrm.core.words import JobState
@@ -143,7 +143,7 @@ def _cut(
         from_s = until_s
 
 
-_J_PER_KWH = 3.6e6
+J_PER_KWH = 3.6e6
 
 
 class Figures(Struct):
@@ -190,7 +190,7 @@ class Figures(Struct):
             "oom_deaths": self.oom,
             "waited_s": self.waited_s / self.started if self.started else None,
             "gpu_s": self.gpu_s,
-            "kwh": self.joules / _J_PER_KWH,
+            "kwh": self.joules / J_PER_KWH,
             "cost": self.cost,
         }
 
@@ -215,6 +215,29 @@ def add_end(job: PastJob, *to: Figures) -> None:
 
 
 _SUMS = tuple(name for name in Figures.__struct_fields__ if name not in ("user", "last"))
+
+MOST_KEYS = 100_000
+"""Rows that one report can add up."""
+
+Key: TypeAlias = "str | int | None"
+
+
+class Rows(Struct):
+    """The sums of each user, group, job, GPU or day."""
+
+    found: dict[Key, Figures] = field(default_factory=dict)
+
+    def of(self, key: Key) -> Figures:
+        """Return the sums of a key. Raises `Refused` for too many."""
+        figures = self.found.get(key)
+        if figures is None:
+            if len(self.found) >= MOST_KEYS:
+                raise Refused(
+                    f"the report has more than {MOST_KEYS} rows; take a shorter time, as in "
+                    "--since 1d, or another --by"
+                )
+            figures = self.found[key] = Figures()
+        return figures
 
 
 MOST_JOBS = 400_000

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from radrm.core.words import JobState, Outcome
 from radrm.daemon.answers.device_commands import find_device
-from radrm.daemon.answers.energy import moment
+from radrm.daemon.answers.past.energy import moment
 from radrm.daemon.answers.past.gather import Figures, add_end, gather
 from radrm.daemon.answers.status import BYTES, documents_of
 from radrm.daemon.loop import Loop

@@ -20,8 +20,8 @@ from msgspec import Struct, field
 
 from radrm.core.records import Device, Instant
 from radrm.core.words import Outcome
-from radrm.daemon.answers.energy import MOST_KEYS, whole_hours
-from radrm.daemon.answers.past.gather import Figures, add_end, gather_used, past_job
+from radrm.daemon.answers.past.energy import whole_hours
+from radrm.daemon.answers.past.gather import MOST_KEYS, Figures, add_end, gather_used, past_job
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words

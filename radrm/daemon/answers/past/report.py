@@ -10,36 +10,32 @@ counts of jobs do not: a job with two GPUs counts on both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct, field
 
 from radrm.core.words import Outcome
-from radrm.daemon.answers import energy as energy_answers
-from radrm.daemon.answers.energy import (
+from radrm.daemon.answers.past.energy import (
     COLUMNS,
     MOST_ROWS,
-    EnergySums,
     by_index,
     day_of,
     energy_sums,
     whole_hours,
 )
-from radrm.daemon.answers.past.gather import Figures, add_end, gather
+from radrm.daemon.answers.past.gather import Figures, Key, Rows, add_end, gather
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.deadlines import Zone
-from radrm.errors import Refused, UsageError
+from radrm.errors import UsageError
 from radrm.host.storage.ended import PastAttempt, PastJob
 
 _DAY_S = 86_400.0
 _SOME = 1000
 """Rows that are looked at in a moment."""
-
-Key: TypeAlias = "str | int | None"
 
 
 class _Sums(Struct):
@@ -49,19 +45,8 @@ class _Sums(Struct):
     zone: Zone
     begin_s: float
     end_s: float
-    rows: dict[Key, Figures] = field(default_factory=dict)
+    rows: Rows = field(default_factory=Rows)
     total: Figures = field(default_factory=Figures)
-
-    def row(self, key: Key) -> Figures:
-        found = self.rows.get(key)
-        if found is None:
-            if len(self.rows) >= energy_answers.MOST_KEYS:
-                raise Refused(
-                    f"the report has more than {energy_answers.MOST_KEYS} rows; take a shorter "
-                    "time, as in --since 1d, or another --by"
-                )
-            found = self.rows[key] = Figures()
-        return found
 
     def visit(self, job: PastJob, attempts: Sequence[PastAttempt]) -> Figures | None:
         """Count a job and its deaths; return what adds up its GPU time."""
@@ -74,20 +59,20 @@ class _Sums(Struct):
         self.total.oom += len(deaths)
         if self.by == "day":
             if ended and job.ended is not None:
-                add_end(job, self.total, self.row(day_of(self.zone, job.ended.wall_s)))
+                add_end(job, self.total, self.rows.of(day_of(self.zone, job.ended.wall_s)))
             for each in deaths:
                 if each.ended is not None:
-                    self.row(day_of(self.zone, each.ended.wall_s)).oom += 1
+                    self.rows.of(day_of(self.zone, each.ended.wall_s)).oom += 1
             return None
         if self.by == "gpu":
             if ended:
                 devices = {device for each in attempts for device in each.devices}
-                add_end(job, self.total, *map(self.row, devices))
+                add_end(job, self.total, *map(self.rows.of, devices))
             for device in (device for each in deaths for device in each.devices):
-                self.row(device).oom += 1
+                self.rows.of(device).oom += 1
             return None
         key: Key = {"user": job.spec.user, "group": job.spec.group, "job": job.id}[self.by]
-        row = self.row(key)
+        row = self.rows.of(key)
         row.user = job.spec.user
         row.oom += len(deaths)
         if ended:
@@ -98,25 +83,14 @@ class _Sums(Struct):
         """Add the time for which some job held a device."""
         self.total.gpu_s += seconds
         if self.by == "gpu":
-            self.row(device).gpu_s += seconds
+            self.rows.of(device).gpu_s += seconds
         elif self.by == "day":
-            self.row(day_of(self.zone, at_s)).gpu_s += seconds
+            self.rows.of(day_of(self.zone, at_s)).gpu_s += seconds
 
     def next_day_s(self, at_s: float) -> float:
         """Return when the next local day begins, or the clock changes for the summer."""
         local_s = self.zone.local_s(at_s)
         return min(at_s + _DAY_S - local_s % _DAY_S, self.zone.next_change_s(at_s))
-
-    def add_energy(self, found: EnergySums) -> Work[None]:
-        """Add the energy to the same rows."""
-        pace = Pace()
-        for key, each in found.sums.items():
-            row = self.row(key)
-            row.joules, row.cost, row.idle_j = each.joules, each.cost, each.idle_j
-            row.user = row.user or each.user
-            if pace.spent:
-                yield from pace.rest()
-        self.total.joules, self.total.cost = found.total.joules, found.total.cost
 
     def _has(self, wall_s: float) -> bool:
         return self.begin_s <= wall_s < self.end_s
@@ -137,9 +111,8 @@ def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
     held = yield from gather(loop, begin_s, end_s, loop.clock.now(), found.visit)
     cut = {"next_cut": found.next_day_s} if by == "day" else {}
     yield from held.divide(of_device=found.held, **cut)
-    energy = yield from energy_sums(loop, by, begin_s, end_s)
-    yield from found.add_energy(energy)
-    shown, more, left = yield from _largest(by, found.rows)
+    energy = yield from energy_sums(loop, by, begin_s, end_s, found.rows, found.total)
+    shown, more, left = yield from _largest(by, found.rows.found)
     documents: list[Document] = []
     pace = Pace()
     for key, each in shown:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 from typing import Any
 
 from radrm.elastic import LONGEST_LINE
@@ -83,7 +82,6 @@ MOST_UNSENT = 1024 * 1024
 """Bytes that may wait for a peer that does not read."""
 _AT_ONCE = 64
 """Lines of one connection that are answered before another's turn."""
-_UCRED = struct.Struct("iII")
 
 
 class Gone(Exception):
@@ -146,9 +144,3 @@ class Lines:
             except OSError as error:
                 raise Gone(error.strerror or "") from None
             del self._unsent[:sent]
-
-
-def peer_uid(sock: socket.socket) -> int:
-    """Return the user at the other end, as the kernel says."""
-    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return int(_UCRED.unpack(found)[1])

@@ -123,6 +123,7 @@ class Service:
         self.tasks = list(tasks)
         self.members: dict[Worker, Member] = {}
         self.stepped = False
+        """Whether a worker of this generation has called `elastic.step`: it can stop together."""
         self._halted = False
         self._dealing = Dealing(self.book, self._store, self.tasks)
         self._boundary: Boundary | None = None
@@ -134,22 +135,26 @@ class Service:
         """Whether a stop was asked for; whether the pause under way is it; whether it is over."""
 
     def halt(self) -> None:
-        """Workers that end from now on have not failed."""
+        """Workers that end from now until `begin` have not failed: radrun ends them."""
         self._halted = True
 
     def save(self) -> None:
-        """Have all workers save at one step, and go on."""
+        """Ask for a checkpoint: `elastic.step` returns True at one step, and all go on."""
         self._hold()
         self._settle()
 
     def stop_together(self) -> None:
-        """Have all workers save at one step, and end."""
+        """Ask all workers to save at one step and to end. The caller keeps a deadline.
+
+        `listener.boundary` comes when all wait, `saved` when the checkpoint is complete; then they
+        end with 0. Neither comes if the program has finished by itself.
+        """
         self._stop_wanted = True
         self._hold()
         self._settle()
 
     def cpus(self, worker: Worker, cpus: float) -> None:
-        """Tell a worker how many CPUs it has."""
+        """Tell a worker, also one that starts later, how many CPUs it has."""
         self._cpus[worker] = cpus
         member = self.members.get(worker)
         if member is not None:

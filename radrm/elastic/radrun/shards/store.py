@@ -15,8 +15,8 @@ import secrets
 from collections.abc import Collection
 from typing import Any
 
-from radrm.elastic.radrun.folder import write_durably
 from radrm.elastic.radrun.shards.book import BookError, Terms
+from radrm.host.storage.files import write_durably
 
 VERSION = 1
 MOST_BYTES = 4 * 1024 * 1024
@@ -50,8 +50,7 @@ class Store:
         if len(data) > MOST_BYTES:
             raise OSError(0, f"the state of the shards has {len(data)} bytes, at most {MOST_BYTES}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        write_durably(self._folder, os.path.basename(self._path(identity)), data)
+        write_durably(self._path(identity), data)
 
     def read(self, identity: str) -> dict[str, Any]:
         """Return a state. Raises BadState if it is missing, torn or of another version."""

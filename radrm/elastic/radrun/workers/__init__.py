@@ -1,7 +1,7 @@
 """The processes of workers.
 
 The files, in the order in which they may import one another:
-    proc         what /proc tells about them
+    proc         whose processes are which
     environment  the variables of a worker
     standby      runs in the user's Python: stands by, then runs the program
     process      one worker's process

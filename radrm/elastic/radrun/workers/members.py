@@ -12,7 +12,7 @@ from typing import Any
 from radrm.elastic.radrun.placement import Placement, is_server
 from radrm.elastic.radrun.workers import proc
 from radrm.elastic.radrun.workers.environment import Ports
-from radrm.elastic.radrun.workers.proc import Census
+from radrm.elastic.radrun.workers.proc import Processes
 from radrm.elastic.radrun.workers.process import Worker
 
 
@@ -55,7 +55,7 @@ class Generation:
         """The pids of all workers that it has had."""
         return set(self._leaders)
 
-    def processes(self, everything: Census) -> set[int]:
+    def processes(self, everything: Processes) -> set[int]:
         """The living processes of its workers.
 
         Another process may have the pid of a worker that has ended: then nothing of that worker's

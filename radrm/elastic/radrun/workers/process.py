@@ -8,7 +8,6 @@ that of `radrun`.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -22,10 +21,10 @@ from typing import Any
 from msgspec import Struct
 
 from radrm.elastic.radrun.placement import Task
-from radrm.elastic.radrun.workers import proc
 from radrm.errors import UsageError
+from radrm.host.processes.procfs import read_stat
+from radrm.host.processes.tree import die_with
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _MOST_LINE = 4096
 _STANDBY_PY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standby.py")
 
@@ -87,7 +86,7 @@ class Worker:
         finally:
             theirs.close()
         self.pid = self._process.pid
-        now = proc.read(self.pid)
+        now = read_stat(self.pid)
         self.start_ticks = now.start_ticks if now is not None else 0
         self._pidfd = os.pidfd_open(self.pid)
         selector.register(self._pidfd, selectors.EVENT_READ, lambda mask: self._reap())
@@ -184,11 +183,6 @@ class Worker:
             self._channel = None
 
 
-def become_subreaper() -> None:
-    """Have orphans of the workers become children of this process."""
-    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def _command(program: Program, fd: int) -> tuple[list[str], list[int]]:
     """The command of a worker, and the descriptors that it inherits."""
     if program.no_python:
@@ -201,14 +195,9 @@ def _command(program: Program, fd: int) -> tuple[list[str], list[int]]:
     raise UsageError("no python and no python3 is on PATH; activate your environment first")
 
 
-_LIBC = ctypes.CDLL(None)
-
-
 def _in_child(parent: int) -> None:
     """Between fork and exec: no thread runs in radrun, so Python may be used."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with(parent)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

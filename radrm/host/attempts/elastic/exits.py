@@ -59,7 +59,10 @@ def _send(path: str, target: int) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     name = os.path.join(path, names.TASKS)
     file = os.open(name.encode("utf-8", "surrogateescape"), flags)
-    found = os.fstat(file)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= names.MOST_BYTES:
-        while data := os.read(file, 1 << 16):
-            write_all(target, data)
+    try:
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode) and found.st_size <= names.MOST_BYTES:
+            while data := os.read(file, 1 << 16):
+                write_all(target, data)
+    finally:
+        os.close(file)

@@ -153,7 +153,7 @@ def test_the_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = past.report("job")
     assert [row["job"] for row in answer["rows"]] == [3, 2]
     assert (answer["more"]["rows"], answer["more"]["gpu_s"]) == (1, pytest.approx(HOUR_S))
-    monkeypatch.setattr(answers.energy_answers, "MOST_KEYS", 2)
+    monkeypatch.setattr(gather, "MOST_KEYS", 2)
     with pytest.raises(Refused, match="more than 2 rows"):
         past.report("job")
     monkeypatch.setattr(gather, "MOST_JOBS", 2)

@@ -77,7 +77,7 @@ class Farm:
 
         self._calls.append(run)
         os.write(self._wake, b"x")
-        assert done.wait(30)
+        assert done.wait(60)
         return found[0]
 
     def restart_hub(self) -> None:

@@ -19,6 +19,7 @@ from radrm.elastic import LONGEST_LINE
 from radrm.elastic.radrun import hub as hubs
 from radrm.elastic.radrun.hub import Hub
 from radrm.elastic.radrun.shards.store import BadState, Store
+from radrm.host.sockets import Peer
 from tests.elastic.radrun.shards.farm import Heard
 from tests.waiting import wait_until
 
@@ -77,7 +78,7 @@ class Client:
 
     def ask(self, message: Any) -> Any:
         self.tell(message)
-        return wait_until(self.read, "an answer", patience_s=10)[0]
+        return wait_until(self.read, "an answer")[0]
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_the_socket_is_its_users_alone_at_any_depth(job: Job) -> None:
 
 
 def test_another_user_is_not_let_in(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hubs, "peer_uid", lambda sock: os.geteuid() + 1)
+    monkeypatch.setattr(hubs, "peer", lambda sock: Peer(0, os.geteuid() + 1, 0))
     client = Client(job, None)
     assert wait_until(client.read) == [None]
 
@@ -147,7 +148,7 @@ def test_what_is_no_message_ends_the_connection_only(job: Job, bad: bytes) -> No
     client.socket.setblocking(False)
     assert wait_until(client.read) == [None]
     assert other.ask({"do": "hook"}) == {}
-    assert job.hub.has_load_hook("main")
+    assert "main" in job.hub.hooks
 
 
 @pytest.mark.parametrize(
@@ -258,10 +259,10 @@ def test_one_that_does_not_read_its_answers_is_closed(job: Job) -> None:
 
 
 def test_cpus_are_told_also_to_one_that_starts_later(job: Job) -> None:
-    job.hub.cpus("main", 0, 3.5)
+    job.hub.cpus(("main", 0), 3.5)
     client = Client(job)
     assert client.first["cpus"] == 3.5
-    job.hub.cpus("main", 0, 6.0)
+    job.hub.cpus(("main", 0), 6.0)
     assert wait_until(client.read) == [{"push": "cpus", "cpus": 6.0}]
 
 

@@ -71,7 +71,7 @@ class Attempt:
 
     def run(self, **changes: Any) -> dict[str, Any]:
         """Run to the end: its exit record."""
-        _, errors = self.start(**changes).communicate(timeout=30)
+        _, errors = self.start(**changes).communicate(timeout=60)
         assert errors == b"" and self.process is not None and self.process.returncode == 0
         record = self.record("exit.json")
         assert not attempt_processes(self.token, None)

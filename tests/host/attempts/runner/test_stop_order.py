@@ -42,7 +42,7 @@ def ready(attempt: Attempt, processes: int = 3) -> list[int]:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
 
 
 GRACE = {"grace_s": 1000.0, "kill_grace_s": 0.2}
@@ -73,7 +73,7 @@ def test_a_shell_that_ends_first_takes_no_time_from_its_trainer(
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: {"trap", "save with 2"} <= set(notes(attempt)))
     (attempt.cwd / "saved").touch()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     assert "saved" in notes(attempt)
 
 
@@ -114,7 +114,7 @@ def test_nobody_is_asked_twice(attempt: Attempt, trainer: str) -> None:
     # Obeyed after these two, in the order of the numbers or later: the runner has seen both.
     wait_until(lambda: _pending(process.pid) == 0)
     (attempt.cwd / "saved").touch()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     assert notes(attempt).count("save with 2") == 1
 
 
@@ -133,6 +133,6 @@ def test_kill_ends_those_that_stand_still(attempt: Attempt, trainer: str) -> Non
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: "save with 2" in notes(attempt))
     process.send_signal(signal.SIGUSR2)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     assert attempt.record("exit.json")["signal"] == signal.SIGKILL
     assert notes(attempt) == ["save with 2"]

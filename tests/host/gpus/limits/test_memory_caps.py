@@ -205,7 +205,7 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(
 
     def put(*_: object) -> None:
         hangs.set()
-        assert goes_on.wait(30)
+        assert goes_on.wait(60)
 
     caps = MemoryCaps(CapsDriver(lambda *_: None, put))
     assert offered(caps, device("g")) == [False]

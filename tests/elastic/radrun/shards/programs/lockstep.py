@@ -28,7 +28,7 @@ class Ring:
             server.listen(world)
             self.files = [server.accept()[0].makefile("rw") for _ in range(world - 1)]
         elif world > 1:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while True:
                 client = socket.socket(socket.AF_UNIX)
                 try:

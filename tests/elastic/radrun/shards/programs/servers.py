@@ -46,7 +46,7 @@ def serve() -> None:
 def train() -> None:
     if os.environ["ROLE_RANK"] == "0":
         elastic.load()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     client = socket.socket(socket.AF_UNIX)
     while True:
         try:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct, field
 
+from radrm.daemon.answers.past.gather import J_PER_KWH, Figures, Key, Rows
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.device_documents import are_simulated
 from radrm.daemon.views.documents import Document
 from radrm.deadlines import Costs, Zone
-from radrm.errors import Refused, UsageError
+from radrm.errors import UsageError
 from radrm.host.storage.energy import HOUR_S, EnergyBook, EnergyRow
 
 _FIELDS = {"user": "user", "group": "group", "job": "job_id", "gpu": "device"}
@@ -28,85 +29,63 @@ COLUMNS = {"user": "user", "group": "grp", "job": "job_id", "gpu": "device", "da
 """What can be added up, and its column in the book."""
 MOST_ROWS = 1000
 """Rows of an answer; the others are added up in one."""
-MOST_KEYS = 100_000
-"""Jobs that one report can add up."""
 _SLICE_S = 24 * HOUR_S
 _LAST_S = 2**36
-_J_PER_KWH = 3.6e6
 _UNREAD_S = 60.0
 """Less time without readings is not reported."""
 
-Key: TypeAlias = "str | int | None"
-
-
-class EnergySum(Struct):
-    """The energy of one row, what it cost, and what was idle of it."""
-
-    joules: float = 0.0
-    cost: float = 0.0
-    idle_j: float = 0.0
-    user: str | None = None
-
-    def add(self, row: EnergyRow, costs: Costs) -> None:
-        """Add the energy of an hour, at its price."""
-        self.joules += row.joules
-        self.cost += costs.energy_cost(row.joules, row.hour_s, row.hour_s + HOUR_S)
-
-    def document(self, total: EnergySum) -> Document:
-        share = self.joules / total.joules if total.joules else None
-        return {"kwh": self.joules / _J_PER_KWH, "cost": self.cost, "share": share}
-
 
 class EnergySums(Struct):
-    """The energy of some hours, added up by a column of `COLUMNS`."""
+    """The energy of some hours, added up in `rows` by a column of `COLUMNS`."""
 
     by: str
     costs: Costs
+    rows: Rows
+    total: Figures
     first_s: int | None = None
     """The first hour on record; None without one."""
-    sums: dict[Key, EnergySum] = field(default_factory=dict)
-    idle: EnergySum = field(default_factory=EnergySum)
-    total: EnergySum = field(default_factory=EnergySum)
+    idle: Figures = field(default_factory=Figures)
     equally_j: float = 0.0
     metered: dict[str, dict[int, float]] = field(default_factory=dict)
     """Metered seconds of each hour, by device."""
 
     def add(self, row: EnergyRow) -> None:
-        self.total.add(row, self.costs)
+        """Add the energy of an hour, at its price."""
+        self._book(row, self.total)
         self.equally_j += row.equally_j
-        of_place = self.by in ("gpu", "day")
-        if row.job_id is None:
-            self.idle.add(row, self.costs)
-            hours = self.metered.setdefault(row.device, {})
-            hours[row.hour_s] = hours.get(row.hour_s, 0.0) + row.seconds
-            if of_place:
-                self._sum(row).idle_j += row.joules
+        if row.job_id is not None:
+            self._book(row, self._of(row))
             return
-        self._sum(row).add(row, self.costs)
+        self._book(row, self.idle)
+        hours = self.metered.setdefault(row.device, {})
+        hours[row.hour_s] = hours.get(row.hour_s, 0.0) + row.seconds
+        if self.by in ("gpu", "day"):
+            self._of(row).idle_j += row.joules
 
-    def _sum(self, row: EnergyRow) -> EnergySum:
-        key: Key = self._day(row.hour_s) if self.by == "day" else getattr(row, _FIELDS[self.by])
-        found = self.sums.get(key)
-        if found is None:
-            if len(self.sums) >= MOST_KEYS:
-                raise Refused(
-                    f"more than {MOST_KEYS} jobs used energy in that time; take a shorter one, as "
-                    "in --since 1d"
-                )
-            found = self.sums[key] = EnergySum(user=row.user)
+    def _book(self, row: EnergyRow, to: Figures) -> None:
+        to.joules += row.joules
+        to.cost += self.costs.energy_cost(row.joules, row.hour_s, row.hour_s + HOUR_S)
+
+    def _of(self, row: EnergyRow) -> Figures:
+        if self.by == "day":
+            return self.rows.of(day_of(self.costs.zone, row.hour_s))
+        found = self.rows.of(getattr(row, _FIELDS[self.by]))
+        found.user = found.user or row.user
         return found
 
-    def _day(self, hour_s: int) -> str:
-        return day_of(self.costs.zone, hour_s)
-
-    def rows(self) -> tuple[list[tuple[Key, EnergySum]], list[EnergySum]]:
+    def shown(self) -> tuple[list[tuple[Key, Figures]], list[Figures]]:
         """Return the rows of the answer, and those that it only adds up."""
-        found = list(self.sums.items())
+        found = list(self.rows.found.items())
         if self.by == "day":
             found.sort(key=lambda each: str(each[0]))
             return found[-MOST_ROWS:], [each for _, each in found[:-MOST_ROWS]]
         found.sort(key=lambda each: -each[1].joules)
         return found[:MOST_ROWS], [each for _, each in found[MOST_ROWS:]]
+
+
+def _used(found: Figures, total: Figures) -> Document:
+    share = found.joules / total.joules if total.joules else None
+    return {"kwh": found.joules / J_PER_KWH, "cost": found.cost, "share": share}
 
 
 def day_of(zone: Zone, wall_s: float) -> str:
@@ -120,9 +99,12 @@ def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
     if not isinstance(by, str) or by not in COLUMNS:
         raise UsageError(f"the request takes one of {', '.join(COLUMNS)}")
     begin_s, end_s = whole_hours(loop, words)
-    report = yield from energy_sums(loop, by, begin_s, end_s)
+    report = yield from energy_sums(loop, by, begin_s, end_s, Rows(), Figures())
     book, first_s = loop.store.energy, report.first_s
-    shown, more = report.rows()
+    shown, left = report.shown()
+    more = Figures()
+    for each in left:
+        more.add(each)
     names = {d.device.uuid: d.device for d in loop.scheduler.snapshot.devices}
     unread = _unread(book, report.metered, names, begin_s, end_s)
     costs = report.costs
@@ -135,10 +117,10 @@ def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
         "pue": costs.pue,
         "simulated": are_simulated(loop.scheduler.snapshot),
         "rows": by_index([_row(loop, by, key, each, report.total) for key, each in shown]),
-        "more": {"rows": len(more), **_added(more).document(report.total)},
-        "idle": report.idle.document(report.total),
-        "total": report.total.document(report.total),
-        "equally_kwh": report.equally_j / _J_PER_KWH,
+        "more": {"rows": len(left), **_used(more, report.total)},
+        "idle": _used(report.idle, report.total),
+        "total": _used(report.total, report.total),
+        "equally_kwh": report.equally_j / J_PER_KWH,
         "unread": [
             {"gpu": uuid, "index": names[uuid].index if uuid in names else None, "seconds": seconds}
             for uuid, seconds in unread.items()
@@ -156,11 +138,13 @@ def whole_hours(loop: Loop, words: Words) -> tuple[int, float]:
     return book.hour_of(since_s), _end(book, until_s, now_s)
 
 
-def energy_sums(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[EnergySums]:
-    """Return the energy between two times (epoch seconds, whole hours), by one of `COLUMNS`."""
+def energy_sums(
+    loop: Loop, by: str, begin_s: int, end_s: float, rows: Rows, total: Figures
+) -> Work[EnergySums]:
+    """Add the energy between two times (epoch seconds, whole hours), by one of `COLUMNS`."""
     loop.save_volatile()
     book, pace = loop.store.energy, Pace()
-    report = EnergySums(by, loop.parts.costs, first_s=book.first_hour_s())
+    report = EnergySums(by, loop.parts.costs, rows, total, book.first_hour_s())
     at_s = begin_s if report.first_s is None else max(begin_s, report.first_s)
     while report.first_s is not None and at_s < end_s:
         next_s = min(at_s + _SLICE_S, ceil(end_s))
@@ -186,7 +170,7 @@ def moment(words: Words, name: str, now_s: float) -> float:
     return float(found)
 
 
-def _row(loop: Loop, by: str, key: Key, each: EnergySum, total: EnergySum) -> Document:
+def _row(loop: Loop, by: str, key: Key, each: Figures, total: Figures) -> Document:
     found: dict[str, Any] = {by: key}
     if by == "job" and isinstance(key, int):
         job = loop.scheduler.snapshot.job(key) or loop.store.job(key)
@@ -200,8 +184,8 @@ def _row(loop: Loop, by: str, key: Key, each: EnergySum, total: EnergySum) -> Do
             "name": device.name if device else None,
         }
     if by in ("gpu", "day"):
-        found["idle_kwh"] = each.idle_j / _J_PER_KWH
-    return {**found, **each.document(total)}
+        found["idle_kwh"] = each.idle_j / J_PER_KWH
+    return {**found, **_used(each, total)}
 
 
 def by_index(rows: list[Document]) -> list[Document]:
@@ -210,14 +194,6 @@ def by_index(rows: list[Document]) -> list[Document]:
     if rows and "gpu" in rows[0]:
         rows.sort(key=lambda row: (row["index"] is None, row["index"] or 0, row["gpu"]))
     return rows
-
-
-def _added(sums: Iterable[EnergySum]) -> EnergySum:
-    found = EnergySum()
-    for each in sums:
-        found.joules += each.joules
-        found.cost += each.cost
-    return found
 
 
 def _unread(

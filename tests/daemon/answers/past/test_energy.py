@@ -21,8 +21,9 @@ from radrm.core.records import (
     Reading,
 )
 from radrm.core.settings import CoreSettings
-from radrm.daemon.answers import energy as answers
-from radrm.daemon.answers.energy import energy
+from radrm.daemon.answers.past import energy as answers
+from radrm.daemon.answers.past import gather
+from radrm.daemon.answers.past.energy import energy
 from radrm.daemon.serving.turns import finish
 from radrm.daemon.views.device_documents import device_documents
 from radrm.deadlines import Costs, Zone
@@ -180,7 +181,7 @@ def test_the_answer_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> N
     answer = site.ask("job")
     assert [row["job"] for row in answer["rows"]] == [3, 2]
     assert (answer["more"]["rows"], answer["more"]["kwh"]) == (1, 1.0)
-    monkeypatch.setattr(answers, "MOST_KEYS", 2)
+    monkeypatch.setattr(gather, "MOST_KEYS", 2)
     with pytest.raises(Refused, match="--since 1d"):
         site.ask("job")
 
