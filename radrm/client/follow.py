@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from radrm.client.connection import Ask, Client
-    from radrm.client.tail import Write
+    from radrm.client.tail import Begins, Write
     from radrm.client.text import Document
 
     Say = Callable[[str], object]
@@ -130,7 +130,12 @@ class AttemptLogs:
     """
 
     def __init__(
-        self, place: Document, outputs: Mapping[str, Write], say: Say, patient: bool = False
+        self,
+        place: Document,
+        outputs: Mapping[str, Write],
+        say: Say,
+        patient: bool = False,
+        begins: Begins | None = None,
     ) -> None:
         writes: dict[str, Write] = {}
         for which, write in outputs.items():
@@ -139,7 +144,7 @@ class AttemptLogs:
             writes.pop(os.devnull, None)
         self._say, self._patient = say, patient
         self._opened = [
-            (Tail(path, owner_of(place), say), writes[path])
+            (Tail(path, owner_of(place), say, begins), writes[path])
             for path in sorted(writes, key=written_s)
         ]
         self._tails = list(self._opened)
@@ -180,7 +185,7 @@ class AttemptLogs:
 class LogFollower:
     """Copies a job's logs as they grow: waits for the start and follows all attempts to the end.
 
-    `outputs` and `patient`: of `AttemptLogs`.
+    `outputs` and `patient`: of `AttemptLogs`. `begins`: of `Tail`.
     """
 
     def __init__(
@@ -191,9 +196,10 @@ class LogFollower:
         say: Say,
         pause: Pause = pause,
         patient: bool = False,
+        begins: Begins | None = None,
     ) -> None:
         self._ask, self._outputs, self._say, self._pause = ask, outputs, say, pause
-        self._reference, self._patient = reference, patient
+        self._reference, self._patient, self._begins = reference, patient, begins
 
     def follow(self, attempt: int | None, lines: int | None) -> Document:
         """Follow to the end of the job, or of `attempt`. Returns the job's last document.
@@ -250,7 +256,7 @@ class LogFollower:
 
     def _follow_attempt(self, number: int, lines: int | None) -> None:
         asked, place = time.monotonic(), self._place(number)
-        logs = AttemptLogs(place, self._outputs, self._say, self._patient)
+        logs = AttemptLogs(place, self._outputs, self._say, self._patient, self._begins)
         try:
             if lines is not None:
                 logs.skip_to_last(lines)
@@ -279,11 +285,13 @@ def stream(
     say: Say,
     lines: int | None = None,
     pause: Pause = pause,
+    begins: Begins | None = None,
 ) -> Document:
     """Copy a job's logs until the job has ended, also if it never starts. Returns its last
-    document. A log that cannot be read is left out."""
+    document. A log that cannot be read is left out. `begins`: not what was there before."""
     try:
-        return LogFollower(ask, reference, outputs, say, pause, patient=True).follow(None, lines)
+        follower = LogFollower(ask, reference, outputs, say, pause, True, begins)
+        return follower.follow(None, lines)
     except Refused:
         (job,) = ask("status", jobs=[reference])
         if job["state"] not in FINAL:

@@ -11,6 +11,7 @@ says to have. All that opens logs for readers calls `open_log`.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import stat
 
@@ -18,26 +19,46 @@ from radrm.errors import Refused, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from radrm.client.text import Document
 
     Write = Callable[[bytes], object]
+    Begins = Mapping[tuple[int, int], int]
+    """How long logs were before a job was submitted, by device and inode."""
 
 _CHUNK = 64 * 1024
+
+
+def begins_of(*paths: str | None) -> Begins:
+    """Return how long these logs are now; those with a pattern will be others."""
+    found = {}
+    for path in paths:
+        if path is not None and "%" not in path:
+            with contextlib.suppress(OSError):
+                known = os.stat(path)
+                found[_which(known)] = known.st_size
+    return found
+
+
+def _which(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
 
 
 class Tail:
     """Copies what is new in the log of a job of user `uid`. It may not exist yet, be cut, or be
     replaced.
 
-    `notice` gets one line when the file was cut or replaced.
+    `notice` gets one line when the file was cut or replaced. `begins`: where to begin.
     """
 
-    def __init__(self, path: str, uid: int, notice: Callable[[str], object]) -> None:
+    def __init__(
+        self, path: str, uid: int, notice: Callable[[str], object], begins: Begins | None = None
+    ) -> None:
         self.path = path
         self._uid = uid
         self._notice = notice
+        self._begins = begins or {}
         self._fd: int | None = None
         self._at = 0
 
@@ -94,6 +115,8 @@ class Tail:
     def _opened(self) -> bool:
         if self._fd is None:
             self._fd = open_log(self.path, self._uid)
+            if self._fd is not None:
+                self._at = self._begins.get(_which(os.fstat(self._fd)), 0)
         return self._fd is not None
 
     def _replaced(self, found: os.stat_result) -> bool:
@@ -102,7 +125,7 @@ class Tail:
             now = os.stat(self.path)
         except OSError:
             return False
-        return (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino)
+        return _which(now) != _which(found)
 
 
 def last_lines(path: str, uid: int, most: int) -> list[str] | None:

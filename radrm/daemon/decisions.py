@@ -8,7 +8,8 @@ it takes the same path, until no event is left.
 A start that asks for no action is saved with the next decision, or soon (`START_S`): start.json
 says it again to a daemon that adopts the attempt. So does exit.json of an end after which devices
 are read: the launch that follows from the readings is saved with it, before a client asks anything
-(`save_ends`). A kill meanwhile leaves what one before the look at the record leaves.
+(`save_ends`). A kill meanwhile leaves what one before the look at the record leaves. A start that
+is saved alone is not synced: with it or without, the attempt is lost after a power failure.
 
 Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
 and a client need not wait until it has started. Any other action about such an attempt has the
@@ -300,7 +301,8 @@ class Decisions:
         """Write to the store. False if the daemon must try again later."""
         began_s = self.counts.tick()
         try:
-            self._store.save(waiting.decisions, waiting.submissions, waiting.edits, waiting.runs)
+            its = waiting.decisions, waiting.submissions, waiting.edits, waiting.runs
+            self._store.save(*its, synced=waiting.may_wait_s != START_S)
         except HomeLost:
             self.broken = True
             raise

@@ -13,10 +13,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-
-import filelock
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from radrm import __version__
 from radrm.config import (
@@ -51,6 +49,7 @@ from radrm.host.home import Home
 from radrm.host.newer import refuse_newer
 from radrm.host.notify import ServiceManager
 from radrm.host.processes.controllers import prepare as prepare_controllers
+from radrm.host.storage.files import take_lock
 from radrm.host.storage.paths import Paths, paths_for, prepare, prepare_run, system_mode
 from radrm.host.wall import stand_in_for_time
 from radrm.simulated.spec import parse
@@ -267,15 +266,16 @@ def set_up_logging() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-def _lock(paths: Paths) -> AbstractContextManager[object]:
-    """The lock that admits one daemon per spool. The kernel holds it, so no stale lock stays.
-
-    Raises `Refused` if another daemon has it.
-    """
-    try:
-        return filelock.FileLock(paths.lock, timeout=0, mode=0o600).acquire()
-    except filelock.Timeout:
+@contextmanager
+def _lock(paths: Paths) -> Iterator[None]:
+    """Hold the lock that admits one daemon per spool. Raises `Refused` if another daemon has it."""
+    lock = take_lock(paths.lock)
+    if lock is None:
         raise Refused(
             f"another radrm daemon already serves {paths.state}; "
             "`radrm status` talks to it, RADRM_HOME=DIR makes a second one apart"
-        ) from None
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)

@@ -293,6 +293,7 @@ def test_a_start_that_nothing_follows_is_saved(by: str, monkeypatch: pytest.Monk
     else:
         decisions.save_volatile()
     save.assert_called_once()
+    assert save.call_args.kwargs == {"synced": False}
 
 
 def test_what_has_ended_is_cleared_a_few_at_a_time() -> None:

@@ -5,6 +5,7 @@ By control groups, as most sites have it, where Slurm can make some here (versio
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from benchmarks.cluster.place import OF_NODES, prepare, through_radrm
 from tests.slurm.cluster import Cluster
@@ -44,7 +44,8 @@ KINDS = [
 def cluster_of(by_groups: bool) -> Iterator[Cluster]:
     """A cluster that tracks processes by control groups, or without. Others on this server would
     have groups of the same names, so they wait."""
-    with FileLock(f"{tempfile.gettempdir()}/radrm-tests-slurm-groups.lock"):
+    with open(f"{tempfile.gettempdir()}/radrm-tests-slurm-groups.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield from _cluster_of(by_groups)
 
 

@@ -93,7 +93,7 @@ def _accounts(text: str) -> None:
     found = [*accounts.of_sacct(text, _CONFIG), *accounts.of_completions(text, _CONFIG)]
     for by in accounts.BY:
         for row in accounts.sums(found, by):
-            json.dumps(row.document(), allow_nan=False)
+            json.dumps(row.document, allow_nan=False)
 
 
 def _script(text: str) -> None:

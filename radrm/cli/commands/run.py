@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from radrm.cli.commands.submit import tell
+from radrm.cli.commands.submit import log_begins, tell
 from radrm.cli.show.log import EXIT_INTERRUPTED, ended, log_writer
 from radrm.client.connection import Client
 from radrm.client.follow import ASK_S, Patient, stream
@@ -53,6 +53,7 @@ def run(argv: list[str]) -> int:
         submit_with(os.environ, session.environment)
         asked = _submission(request)
         results, paths, up = check(client, asked)
+        begins = log_begins(results)
         put(client, results, paths, up)
         tell(asked, results, None if up or client.paths is not None else paths)
         (result,) = results
@@ -65,7 +66,7 @@ def run(argv: list[str]) -> int:
                 return ended(_use_terminal(ask, job, session))
             logs = {"stdout": log_writer(None), "stderr": log_writer(None, sys.stderr)}
             logs = {which: _seen(write, hint) for which, write in logs.items()}
-            return ended(stream(ask, job, logs, warn, pause=session.pause))
+            return ended(stream(ask, job, logs, warn, pause=session.pause, begins=begins))
         except KeyboardInterrupt:
             if not session.connected:
                 _cancel(client, job)

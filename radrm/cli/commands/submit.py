@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from radrm.client.submitting import Submission
+    from radrm.client.tail import Begins
     from radrm.host.storage.paths import Paths
 
 
@@ -53,6 +54,7 @@ def carry_out(request: SubmitRequest) -> int:
             from radrm.cli.dry_run import show_dry_run
 
             return show_dry_run(results, client if up else None, request.json)
+        begins = log_begins(results) if request.wait else {}
         put(client, results, paths, up)
         try:
             tell(request, results, None if up or client.paths is not None else paths)
@@ -64,7 +66,7 @@ def carry_out(request: SubmitRequest) -> int:
             return 1
         failed = max((result["code"] for result in results), default=0)
         if request.wait:
-            return max(_wait(client, request, results), failed)
+            return max(_wait(client, request, results, begins), failed)
     return failed
 
 
@@ -124,7 +126,20 @@ def _streams(request: SubmitRequest, results: list[Submission]) -> bool:
     )
 
 
-def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> int:
+def log_begins(results: list[Submission]) -> Begins:
+    """Return how long the logs of a single job are already."""
+    from radrm.client.tail import begins_of
+
+    job_file = results[0].get("job_file") if len(results) == 1 else None
+    if job_file is None:
+        return {}
+    asked = job_file.options
+    return begins_of(
+        *(path and os.path.join(asked.chdir or "", path) for path in (asked.output, asked.error))
+    )
+
+
+def _wait(client: Client, request: SubmitRequest, results: list[Submission], begins: Begins) -> int:
     """Wait for the jobs; of a single one, show the output. Returns the highest exit code."""
     tickets = [r["ticket"] for r in results if r["ticket"] is not None]
     if not tickets:
@@ -132,7 +147,8 @@ def _wait(client: Client, request: SubmitRequest, results: list[Submission]) -> 
     if _streams(request, results):
         from radrm.cli.show.log import outputs, stream_and_leave
 
-        return stream_and_leave(client, str(results[0]["id"] or tickets[0]), outputs(None))
+        job = str(results[0]["id"] or tickets[0])
+        return stream_and_leave(client, job, outputs(None), begins=begins)
     from radrm.client.awaiting import highest, tell_failures, wait_for
 
     ended = wait_for(client, tickets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from radrm.client.follow import Patient, stream
 from radrm.client.tail import harmless
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
     from radrm.client.connection import Client
-    from radrm.client.tail import Write
+    from radrm.client.tail import Begins, Write
     from radrm.client.text import Document
 
 
@@ -42,15 +43,20 @@ EXIT_INTERRUPTED = 130
 
 
 def stream_and_leave(
-    client: Client, reference: str, writes: Mapping[str, Write], lines: int | None = None
+    client: Client,
+    reference: str,
+    writes: Mapping[str, Write],
+    lines: int | None = None,
+    begins: Begins | None = None,
 ) -> int:
     """Show the output of a job until it has ended. Returns the job's exit code.
 
     Ctrl-C ends only this. `writes`: where each log goes. `lines`: of the present logs, show only
-    so many last lines.
+    so many last lines. `begins`: of `stream`.
     """
-    patient = Patient(client, warn)
-    return until_left(lambda: ended(stream(patient.ask, reference, writes, warn, lines)), reference)
+    ask = Patient(client, warn).ask
+    shown = partial(stream, ask, reference, writes, warn, lines, begins=begins)
+    return until_left(lambda: ended(shown()), reference)
 
 
 def until_left(show: Callable[[], int], reference: str) -> int:

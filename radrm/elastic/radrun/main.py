@@ -15,7 +15,6 @@ the hub, signals, and each 0.2 s a look into the daemon's folder.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import selectors
 import shutil
@@ -37,6 +36,7 @@ from radrm.elastic.radrun.workers.cpus import Cpus
 from radrm.elastic.radrun.workers.launching import Launcher, common_environment
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.processes.tree import become_subreaper, has_signal
+from radrm.host.storage.files import take_lock
 
 _LONGEST_SOCKET = 90
 """Bytes of a socket's path that surely fit into an address, with its name."""
@@ -218,19 +218,17 @@ class Run:
             yield
             return
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(os.path.join(self._folder.path, "radrun.lock"), flags, 0o600)
+            lock = take_lock(os.path.join(self._folder.path, "radrun.lock"))
         except OSError as error:
             raise Refused(
                 f"the job's folder {self._folder.path} cannot be used: {error.strerror}"
             ) from None
+        if lock is None:
+            raise Refused("another radrun runs the tasks of this job; wait for its end")
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
-        except BlockingIOError:
-            raise Refused("another radrun runs the tasks of this job; wait for its end") from None
         finally:
-            os.close(fd)
+            os.close(lock)
 
     @contextlib.contextmanager
     def _private_folder(self) -> Iterator[str]:

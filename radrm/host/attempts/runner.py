@@ -200,7 +200,8 @@ class Runner:
             self._end_leftovers()
             crossed("job's tree ended")
             over = attempts.now()
-            if self._launch["environment"].get("RADRM_GPUS", "0") != "0":
+            has_gpus = self._launch["environment"].get("RADRM_GPUS", "0") != "0"
+            if has_gpus and self._launch.get("step") is None:  # a step reads an error there
                 _tell(FREED)
             end = self._how_it_ended(errors) | over
             end["exceeded_mib"] = self._limits.exceeded_mib()

@@ -78,11 +78,16 @@ class Processes:
         if uid not in self._names:
             if len(self._names) >= _MOST_REMEMBERED:
                 self._names.clear()
-            try:
-                self._names[uid] = pwd.getpwuid(uid).pw_name
-            except (KeyError, OSError):
-                self._names[uid] = str(uid)
+            self._names[uid] = login(uid)
         return self._names[uid]
+
+
+def login(uid: int) -> str:
+    """Return the name of a user, or the number of one that has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OSError):
+        return str(uid)
 
 
 def clean(text: str) -> str:

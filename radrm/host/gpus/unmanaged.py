@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import pwd
 import signal
 import stat
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +17,7 @@ from radrm.core.events import Event, ReadingsTaken
 from radrm.core.records import DeviceProcess
 from radrm.core.units import gpus_named, show_seconds
 from radrm.errors import plain
+from radrm.host.gpus.processes import login
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.processes.procfs import read_stat, start_of, uid_of
 from radrm.structs import replace
@@ -329,7 +329,7 @@ def _spared(pid: int, config: UnmanagedConfig, trust_names: bool) -> str | None:
     uid = uid_of(pid)
     if uid is None:
         return "its user is unknown"
-    if config.spare_users and _login(uid) in config.spare_users:
+    if config.spare_users and login(uid) in config.spare_users:
         return "unmanaged.spare_users names its user"
     names = ALWAYS_SPARED | set(config.spare)
     program = _program(pid)
@@ -350,13 +350,6 @@ def _program(pid: int) -> _Program | None:
         return None
     others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return _Program(name.removesuffix(_GONE), found.st_uid == 0 and not others_write)
-
-
-def _login(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _short_name(pid: int) -> str | None:

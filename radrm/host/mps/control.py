@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from radrm.errors import DeviceError
 from radrm.host.processes.identity import Identity, alive, identify, send_signal
-from radrm.host.processes.procfs import TOKEN_VARIABLE, start_of
+from radrm.host.processes.procfs import TOKEN_VARIABLE, start_of, status_of
 from radrm.jobfile.record import Record
 
 PROGRAM = "nvidia-cuda-mps-control"
@@ -325,8 +325,8 @@ def takes_several(server: int, clients: Iterable[int]) -> bool | None:
 
 def user_of(pid: int) -> int | None:
     """Return the effective user id of a process; None if there is no such process."""
-    match = re.search(r"^Uid:\s+\d+\s+(\d+)", _proc(pid, "status"), re.MULTILINE)
-    return int(match[1]) if match else None
+    words = status_of(pid, b"Uid").split()
+    return int(words[1]) if len(words) > 1 else None
 
 
 # ------------------------------------------------------------------ helpers

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import json
 import os
 import resource
@@ -34,6 +33,7 @@ from radrm.host.clock import Clock, boot_id
 from radrm.host.simulated.client import EXIT_LOCKED
 from radrm.host.simulated.requests import Answer, BadRequest, Service
 from radrm.host.sockets import Peer, listen, peer
+from radrm.host.storage.files import take_lock
 from radrm.simulated.model import Model, Reader
 from radrm.simulated.spec import parse
 
@@ -189,17 +189,6 @@ def _raise_file_limit() -> int:
 # ---------------------------------------------------------------------- the process
 
 
-def _take_lock(path: Path) -> int | None:
-    """The open lock file, or None if another driver runs."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
 def _resume_clock(lock: int, scale: float) -> Clock:
     """The clock of the previous driver, so that time never jumps back.
 
@@ -235,7 +224,7 @@ def main(argv: list[str] | None = None) -> int:
     path = args.socket.absolute()
     try:
         devices = parse(args.spec)
-        lock = _take_lock(args.lock)
+        lock = take_lock(args.lock)
         if lock is None:
             print(f"another driver holds {args.lock}", file=sys.stderr)
             return EXIT_LOCKED

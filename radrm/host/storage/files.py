@@ -6,6 +6,7 @@ The runner imports this before it starts a job, so paths are plain text here:
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from radrm.host.crossings import crossed
@@ -81,6 +82,24 @@ def fsync_folder(path: str | os.PathLike[str]) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def take_lock(path: str | os.PathLike[str]) -> int | None:
+    """A descriptor that holds the lock of this file, which is made where it is missing; None if
+    another process holds it. The kernel frees it with the process, so none is ever stale.
+
+    Raises `OSError`.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if not isinstance(error, BlockingIOError):
+            raise
+        return None
+    return lock
 
 
 def write_all(fd: int, data: bytes) -> None:

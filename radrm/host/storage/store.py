@@ -14,6 +14,7 @@ figure replaces a decision.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -117,8 +118,10 @@ class Store:
         submissions: Iterable[Submission] = (),
         edits: Edits = (),
         runs: Sequence[Run] = (),
+        synced: bool = True,
     ) -> None:
-        """One transaction: all of it is on disk when this returns, or none of it.
+        """One transaction: all of it is on disk when this returns, or none of it. Not `synced`: a
+        power failure may undo it, but nothing before it.
 
         A job is stored with, or after, the submission that has its ticket. `edits` are the
         options changed since, by the job's id; `runs` is what has been learned.
@@ -134,7 +137,8 @@ class Store:
             self._note_energy(decisions)
             return
         self._cover_numbers(decisions)
-        with self._db.writing("decisions"):
+        sync = contextlib.nullcontext() if synced else self._db.not_synced()
+        with sync, self._db.writing("decisions"):
             for submission in handed_in:
                 self.submissions.insert(submission)
             # A short job starts and ends in one transaction: of each, only the last is saved.

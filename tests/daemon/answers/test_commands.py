@@ -107,6 +107,14 @@ def test_status_shows_what_is_asked_for(guest: DaemonHome) -> None:
     one_line(guest.radrm("status", "--state", "asleep"), 2, "asleep", "RUNNING")
 
 
+def test_what_an_earlier_job_left_in_a_log_is_not_shown_as_the_output(guest: DaemonHome) -> None:
+    for command in (["submit", "--wait"], ["run"]):
+        (guest.work / "log.txt").write_text("earlier\n")
+        done = guest.radrm(*command, "--gpus=0", "--output=log.txt", "--", "echo", "mine")
+        assert done.stdout.splitlines()[-1] == "mine" and "earlier" not in done.stdout
+        assert (guest.work / "log.txt").read_text() == "earlier\nmine\n"
+
+
 def test_wait_gives_the_highest_code(guest: DaemonHome) -> None:
     codes = [0, 3, 7]
     jobs = [guest.submit("--", sys.executable, "-c", f"raise SystemExit({c})") for c in codes]

@@ -88,6 +88,26 @@ def test_a_full_disk_delays_the_exit_record(
     os.close(lock)
 
 
+@pytest.mark.parametrize(
+    ("its", "told"),
+    [
+        ({"environment": {"PATH": os.environ["PATH"], "RADRM_GPUS": "1"}}, b"\nf\n"),
+        ({"environment": {"PATH": os.environ["PATH"], "RADRM_GPUS": "0"}}, b"\n\n"),
+        # Its step takes more than the first line, which comes with the start, for an error.
+        (
+            {
+                "environment": {"PATH": os.environ["PATH"], "RADRM_GPUS": "1"},
+                "step": {"pid": 1, "start_ticks": 1, "boot_id": "b"},
+            },
+            b"\n\n",
+        ),
+    ],
+)
+def test_what_it_tells(attempt: Attempt, its: dict[str, Any], told: bytes) -> None:
+    said, _ = attempt.start(argv=["true"], **its).communicate(timeout=30)
+    assert said == told
+
+
 @pytest.mark.parametrize(("stored", "removed", "syncs"), [(0, 0, 2), (1, 0, 0), (0, 1, 0)])
 def test_an_exit_record_is_synced_unless_the_end_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool, removed: bool, syncs: int
