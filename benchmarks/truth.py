@@ -63,7 +63,7 @@ class NoSuchFigure(Exception):
 def figure(page: str, pick: Pick) -> float:
     """Return the figure that `pick` names. Raises `NoSuchFigure`."""
     if pick.column is None:
-        found = re.search(pick.row, page)
+        found = re.search(pick.row.replace(" ", r"\s+"), page)  # where a line ends is by chance
         if found is None:
             raise NoSuchFigure(pick.row)
         return float(found[1].replace(",", ""))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks.deadlines.claims import claims
 from benchmarks.deadlines.methods import Method
@@ -20,11 +19,12 @@ from benchmarks.deadlines.page import (
 )
 from benchmarks.deadlines.pictures import draw
 from benchmarks.deadlines.real import checked
-from benchmarks.deadlines.runs import Trial, play_all, settings
+from benchmarks.deadlines.runs import Trial, play_all
 from benchmarks.deadlines.server import all_served
 from benchmarks.deadlines.sizes import NODES, all_sized
 from benchmarks.sections import put_section
 from radrm.lab.simulator.metrics import Metrics
+from radrm.lab.simulator.traces.importers.andreas import Mix
 from tests.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "lab" / "reproduction-andreas.md"
@@ -37,11 +37,11 @@ SCENARIOS = (1, 2)
 def _costs(options: argparse.Namespace) -> str:
     loads, seeds = (LOADS, options.seeds) if not options.quick else ((0.5, 1.1), 3)
     trials = [
-        Trial(method, mix)
+        Trial(method, Mix(scenario, 10, load, seed))
         for method in TABLE
-        for mix in settings(
-            SCENARIOS, 10, loads, range(min(seeds, FEW) if method in SLOW else seeds)
-        )
+        for scenario in SCENARIOS
+        for load in loads
+        for seed in range(min(seeds, FEW) if method in SLOW else seeds)
     ]
 
     def told(count: int) -> None:
@@ -49,7 +49,7 @@ def _costs(options: argparse.Namespace) -> str:
             print(f"\r{count} of {len(trials)} runs", end="", file=sys.stderr, flush=True)
 
     found: dict[tuple[int, float, Method], list[Metrics]] = {}
-    played = play_all(trials, options.jobs, told, options.keep)
+    played = play_all(trials, options.jobs, told)
     for trial, metrics in zip(trials, played, strict=True):
         key = (trial.mix.scenario, trial.mix.load, trial.method)
         found.setdefault(key, []).append(metrics)
@@ -83,7 +83,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deadlines", description=__doc__)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--jobs", type=int, default=None, help="processes; default: the cores")
-    parser.add_argument("--keep", type=Path, help="a file of finished runs, to go on from")
     parser.add_argument("--quick", action="store_true", help="3 seeds, few loads; writes nothing")
     parser.add_argument("--stdout", action="store_true", help="print, write nothing")
     parser.add_argument("--part", choices=PARTS, help="only this part of the page")

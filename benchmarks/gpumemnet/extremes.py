@@ -83,11 +83,12 @@ def main() -> None:
         )
     cnns, transformers = map(near_edges, (Family.CNN, Family.TRANSFORMER))
     large = jobs(2)["gpt2_large_2"]
+    measured_mib, named_mib = large.measured or 0, ours(large) or 0
     lines += [
         "",
         f"Of the random CNNs {cnns:.0%}, of the transformers {transformers:.0%} lie within 5 % of "
-        f"a bucket's edge. GPT-2 large, on two GPUs: measured {large.measured:,.0f} MiB, ours "
-        f"{ours(large):,.0f}.",
+        f"a bucket's edge. GPT-2 large, on two GPUs: measured {measured_mib:,.0f} MiB, ours "
+        f"{named_mib:,.0f}.",
     ]
     text = "\n".join(lines)
     if "--stdout" in sys.argv[1:]:

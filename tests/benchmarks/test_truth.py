@@ -24,7 +24,8 @@ PAGE = """\
 |---|---|
 | MAGM | **-24.2**, 3 |
 
-The letter gives 0.50 of the CPUs.
+The letter gives
+0.50 of the CPUs.
 """
 
 
