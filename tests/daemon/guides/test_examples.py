@@ -107,17 +107,7 @@ def test_all_of_them_complete_and_the_sweep_gives_each_element_its_own_rate(
     assert done.returncode == 0, done.stderr
     names = {result["name"] for result in json.loads(done.stdout)}
     assert len(names) == len(FILES)
-    most = 0
-
-    def ended() -> bool:
-        nonlocal most
-        unfinished = home.ask("status")
-        running = [job["name"] for job in unfinished if job["state"] == "RUNNING"]
-        most = max(most, running.count("sweep"))
-        return not unfinished
-
-    wait_until(ended, "the examples to end", 4 * PATIENCE_S)
-    assert most <= 4, "more of the sweep ran at a time than it allows"
+    wait_until(lambda: not home.ask("status"), "the examples to end", 4 * PATIENCE_S)
     jobs = home.ask("status", all=True)
     assert {job["name"] for job in jobs} == names
     assert len(jobs) == len(FILES) - 1 + 10  # the sweep's ten
@@ -137,6 +127,9 @@ def test_all_of_them_complete_and_the_sweep_gives_each_element_its_own_rate(
     said = [logs[index].read_text() for index in range(10)]
     rates = [float(text.split("--learning-rate ")[1].split()[0]) for text in said]
     assert rates == sorted(set(rates))
+    times = [(job["started_at"], job["ended_at"]) for job in jobs if job["name"] == "sweep"]
+    beside = [sum(start <= one < end for start, end in times) for one, _ in times]
+    assert max(beside) <= 4, "more of the sweep ran at a time than it allows"
 
 
 @pytest.mark.daemon
