@@ -68,7 +68,8 @@ _MOST_REFUSED = 120
 _USE_S = 60.0
 """How long the step waits with the use of its job for a controller that is away."""
 _LATE_S = 3.0
-"""How long after the end of its job by TERM the step's own may come."""
+"""How long after TERM to the job's processes the step's own may come: Slurm sends them one after the
+other, in any order."""
 _UNHEARD_S = 5.0
 """Between two tries to tell the daemon that the job has begun."""
 
@@ -302,8 +303,7 @@ class Step:
         attempt.close(folder, self._gone)
 
     def _obey_late(self, seconds: float) -> None:
-        """Note a TERM that comes within this time: Slurm sends it to the job and to us, one after
-        the other, in any order."""
+        """Note a TERM that comes within this time."""
         last_s = time.monotonic() + seconds
         while self._gone is None:
             number = attempt.wait(last_s - time.monotonic())
@@ -381,8 +381,10 @@ def _plain_end(document: Mapping[str, Any]) -> bool:
 
 
 def why_ending(job: SlurmJob) -> Gone:
-    """Why Slurm ends a job that has got TERM just now."""
+    """Why Slurm ends a job whose step has got TERM just now: since when is not known better, and a
+    job that has ended by its own TERM must not have ended before."""
     since = attempts.now()
+    since |= {name: since[name] - _LATE_S for name in ("boot_s", "wall_s")}
     try:
         found = patiently(lambda: shown(job.named, _WHY_S), _WHY_S, say)
     except RadrmError:
