@@ -13,6 +13,7 @@ Record at the commit before the change (in a work tree of its own), compare afte
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -218,4 +219,6 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    sys.exit(main(parser.parse_args().file))
