@@ -178,6 +178,10 @@ class Snapshot:
             self._in_order = in_order(found)
         return self._in_order
 
+    def is_doubted(self, uuid: str) -> bool:
+        """Return whether a device takes no jobs of some or all users, since theirs failed there."""
+        return any(each == uuid for each, _ in self._state.doubts.now)
+
     @property
     def nodes(self) -> tuple[NodeUse, ...]:
         """The nodes with the CPUs and the host memory that jobs have booked, by name."""

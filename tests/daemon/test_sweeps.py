@@ -275,6 +275,19 @@ def test_only_root_and_the_daemons_user_drain_devices(daemon: DaemonHome) -> Non
     daemon.ask("cancel", jobs=[str(j) for j in jobs])
 
 
+def test_resume_ends_the_doubt_of_a_gpu_on_which_jobs_fail(home: DaemonHome) -> None:
+    home.scale = 1  # the doubt lasts a minute
+    home.start()
+    alone = "--collocation=exclusive"
+    works = home.submit(alone, "--", "sleep", "9999")
+    home.wait_state(works, "RUNNING")
+    last = home.submit(alone, "--array=0-99", "--", "false") + 99
+    wait_until(lambda: "drained" in str(home.ask("explain", jobs=[str(last)])), "a doubt")
+    (told,) = home.ask("resume", devices=["1"])
+    assert (told["index"], told["error"]) == (1, None)
+    home.ask("cancel", jobs=[str(works)])
+
+
 def test_the_tail_of_json_is_one_document(guest: DaemonHome) -> None:
     guest.file("sweep.rad", SWEEP)
     done = guest.radrm("submit", "--json", "sweep.rad")

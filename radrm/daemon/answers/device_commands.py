@@ -31,17 +31,18 @@ def resume(loop: Loop, request: Request) -> list[Document]:
 def _each_device(loop: Loop, request: Request, drain: bool, reason: str | None) -> list[Document]:
     if not is_administrator(request.client.uid):
         raise Refused("only root and the daemon's own user may drain or resume devices")
-    devices = loop.scheduler.snapshot.devices
-    wanted = device_words(request.words)
-    every = [each.device.uuid for each in devices if drain or each.drained is not None]
+    snapshot, wanted = loop.scheduler.snapshot, device_words(request.words)
+    devices = snapshot.devices
+    uuids = {each.device.uuid: each.drained for each in devices}
+    out = [uuid for uuid, why in uuids.items() if why is not None or snapshot.is_doubted(uuid)]
     results: list[Document] = []
     events: list[ev.Event] = []
-    for word in wanted or every:
+    for word in wanted or (list(uuids) if drain else out):
         try:
             found = find_device(devices, word)
             device, before = found.device, found.drained
             faulty = found.reading is not None and found.reading.fault is not None
-            if not drain and before is None and not faulty:
+            if not drain and device.uuid not in out and not faulty:
                 raise Refused(f"GPU {device.index} is not drained")
             if not drain:
                 loop.acknowledge(device.uuid)

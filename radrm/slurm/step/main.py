@@ -68,8 +68,8 @@ _MOST_REFUSED = 120
 _USE_S = 60.0
 """How long the step waits with the use of its job for a controller that is away."""
 _LATE_S = 3.0
-"""How long after TERM to the job's processes the step's own may come: Slurm sends them one after the
-other, in any order."""
+"""How long after TERM to the job's processes the step's own may come: Slurm sends them one after
+the other, in any order."""
 _UNHEARD_S = 5.0
 """Between two tries to tell the daemon that the job has begun."""
 
