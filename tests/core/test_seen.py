@@ -155,6 +155,7 @@ OF_SNAPSHOT: dict[str, Callable[[Snapshot], Any]] = {
     "devices": lambda found: found.devices,
     "nodes": lambda found: found.nodes,
     "device": lambda found: [found.device(each.device.uuid) for each in found.devices],
+    "is_doubted": lambda found: [found.is_doubted(each.device.uuid) for each in found.devices],
 }
 """Each question that a slow planner can ask beside `view`."""
 
@@ -171,6 +172,7 @@ FROM_THESE = {
     **dict.fromkeys(("job", "attempt", "live_attempt", "aside"), "jobs and running"),
     **dict.fromkeys(("lines", "waiting", "first", "head"), "jobs and position"),
     **dict.fromkeys(("used_now", "device", "trouble"), "devices"),
+    "is_doubted": "the refusals of offers",
     **dict.fromkeys(("data", "of"), "no question"),
 }
 """From what a view tells these follow."""
