@@ -1,4 +1,4 @@
-"""Ports for programs that are told theirs before they listen."""
+"""Free TCP ports for programs that take a port number as an option."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody uses now, all different. The kernel gives them to no connection meanwhile,
-    as it would those that it picks itself."""
+    """Return distinct free ports below the kernel's ephemeral range, so that no outgoing connection
+    takes one before the program listens."""
     first = int(_RANGE.read_text().split()[0])
     found: list[int] = []
     with ExitStack() as stack:

@@ -63,8 +63,10 @@ def _samples(module: Any) -> None:
     def call(this: Any, matched: Any) -> Any:
         found = real(this, matched)
         objects = _wanted(this)
-        for positive, negative in zip(*found):  # noqa: B905
+        positives, negatives = found
+        for positive in positives:
             values.suppose(positive, objects, 1)
+        for negative in negatives:
             values.suppose(negative, this.batch_size_per_image - objects, 1, objects)
         return found
 

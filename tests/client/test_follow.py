@@ -264,9 +264,11 @@ def test_a_log_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_of_a_job_that_keeps_no_log_nothing_is_said(tmp_path: Path) -> None:
+def test_of_a_job_that_keeps_no_log_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path, state="RUNNING")
-    world.log = lambda number: Path(os.devnull)  # type: ignore[method-assign]
+    monkeypatch.setattr(world, "log", lambda number: Path(os.devnull))
     written = both(world, Path(os.devnull), lambda: world.becomes("COMPLETED"))
     assert written == {"stdout": [], "stderr": []} and world.said == []
     assert world.end["state"] == "COMPLETED"

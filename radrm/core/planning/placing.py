@@ -94,9 +94,9 @@ def _search(
     only: Collection[str] | None,
     mode: Collocation | None,
 ) -> Found:
-    """Return a placement, or why there is none. The result of a failed search is kept.
+    """Return a placement, or the refusals. A failed search is cached.
 
-    Nothing is asked of the policy while the job could start on no device. Raises `RuleFailed`.
+    The policy is not called while the job can start on no device. Raises `RuleFailed`.
     """
     nowhere = view.refuse_start(job)
     if nowhere is not None:

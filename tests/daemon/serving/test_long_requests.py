@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ from radrm.daemon.answers import edit, status
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request
-from radrm.daemon.serving.turns import MOST_EVENTS, Pace, finish
+from radrm.daemon.serving.turns import MOST_EVENTS, Pace, Work, finish
 from radrm.daemon.views import tables
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
@@ -85,14 +85,14 @@ class Server:
             self.batches.append(len(events))
         self.store.save([self.world.step(event) for event in events], (), edits)
 
-    def begin(self, uid: int = 0, **words: Any) -> tuple[Request, Iterator[None]]:
+    def begin(self, uid: int = 0, **words: Any) -> tuple[Request, Work[None]]:
         request = Request(json.dumps(words).encode(), Peer(1, uid, uid))
         assert request.begin()
         return request, Requests({}).answer(self.loop, request)
 
     def ask(self, uid: int = 0, **words: Any) -> Any:
         request, work = self.begin(uid, **words)
-        finish(work)  # type: ignore[arg-type]
+        finish(work)
         answer = json.loads(b"".join(encoded(request.wait(0) or {})))
         return answer["result"] if answer["ok"] else answer["error"]
 
@@ -157,7 +157,7 @@ def test_a_command_that_is_given_up_stops_and_says_how_far_it_has_come(server: S
     request, work = server.begin(op="cancel", jobs=["1000"])
     next(work)
     request.give_up()
-    work.close()  # type: ignore[attr-defined]
+    work.close()
     request.stopped()
     ended = server.store.array_states(1000)
     assert ended == {JobState.CANCELLED: MOST_EVENTS, JobState.PENDING: 2 * MOST_EVENTS}
@@ -335,19 +335,19 @@ def test_requests_for_one_table_gather_it_together(
     left, *others = (work for _, work in asked)
     next(left)
     assert [next(work) for work in others] == [None] * 4
-    left.close()  # type: ignore[attr-defined]
+    left.close()
     for _ in range(8):
         next(others[-1])
     server.world.submit(39_000)  # what is being gathered is as good as what was
     for work in others:
-        finish(work)  # type: ignore[arg-type]
+        finish(work)
     totals = {(request.wait(0) or {})["result"]["total"] for request, _ in asked[1:]}
     assert len(built) == 2 and totals == {3}, "one that left, and one for all others"
     request, work = server.begin(0, op="page", all=True)
     next(work)
     server.ask(0, op="hold", jobs=["1000_3"])
     assert server.ask(0, op="page", all=True)["total"] == 6, "he sees what he has done"
-    finish(work)  # type: ignore[arg-type]
+    finish(work)
     assert (request.wait(0) or {})["ok"]
 
 
@@ -362,7 +362,7 @@ def test_a_table_that_cannot_be_gathered_is_an_error_for_each_who_waits(
     for _, work in asked:
         next(work)
     for request, work in asked:
-        finish(work)  # type: ignore[arg-type]
+        finish(work)
         assert request.wait(0) == {"ok": False, "error": "the disk is full", "code": 1}
 
 

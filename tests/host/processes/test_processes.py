@@ -157,9 +157,11 @@ def test_a_long_chain_of_children_costs_as_much_as_its_length() -> None:
             return super().__getattribute__(name)
 
     text = "1 (x) S {} 1 1 " + "0 " * 13 + "1 0 5 0"
-    chain = {first + n: Counted(text.format(first + n - 1).encode()) for n in range(length)}
+    chain: dict[int, Stat] = {
+        first + n: Counted(text.format(first + n - 1).encode()) for n in range(length)
+    }
     asked = 0
-    assert proc.gather(chain, None, [first]) == set(chain)  # type: ignore[arg-type]
+    assert proc.gather(chain, None, [first]) == set(chain)
     assert asked <= 10 * length
 
 

@@ -185,7 +185,10 @@ def test_a_pilot_that_dies_loses_nothing_that_waited(login: Login) -> None:
     assert lost["reason"] == "its pilot ended while it ran; submit it again"
     assert login.cluster.wait(int(second)) == ("COMPLETED", "0:0")
     assert (login.work / "once").read_text() == "\n"
-    (login.work / "lost.end").touch()  # this Slurm tracks no processes that leave their session
+    # This Slurm tracks no processes that leave their session: the job ends by itself.
+    (login.work / "lost.end").touch()
+    ended = login.work / "ended"
+    wait_until(lambda: ended.exists() and "lost" in ended.read_text(), "the lost job to end")
 
 
 def test_a_dry_run_submits_nothing(login: Login) -> None:

@@ -226,7 +226,7 @@ class JobQueue:
         return found
 
     def array(self, array_id: int) -> Array:
-        """Return an array with unfinished elements; an empty one if there is none of this id."""
+        """Return the array with this id; an empty one if none of its elements is unfinished."""
         return self.arrays.get(array_id) or Array(None, self.order.key)
 
     def precedes_returned(self, job: Job, returned: Job) -> bool:
