@@ -99,7 +99,8 @@ _WORDS = _table(
     ),
     (
         "allocation failed",
-        rf"(?i:\b(?:could not|couldn't|cannot|can't|unable to) alloc(?:ate)?\b:?[^:;]{{0,80}}){_SIZE}",
+        r"(?i:\b(?:could not|couldn't|cannot|can't|unable to) alloc(?:ate)?\b:?"
+        rf"[^:;]{{0,80}}){_SIZE}",
     ),
     ("allocation failed", r"(?i:\bmemory\b.{0,60}\bcould not be allocated)"),
     ("allocation failed", r"(?i:memory\w{0,2} (?:object )?allocation (?:failed|failure|error))"),

@@ -244,6 +244,10 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
         changes = yield from Changes.of(loop, request)
     coming: Counter[int] = Counter()
     """By user: the jobs of this command that the scheduler has not queued yet."""
+    selection = yield from select_jobs(loop, request, by_filter=True)
+    by_name = selection.by_name
+    partly_ended: dict[int, bool] = {}
+    """By array. Such a name hardly means the elements that still run."""
     follows = request.words.get("followers") is True
     from_start = request.words.get("from_start") is True
     saving: set[int] = set()
@@ -261,6 +265,15 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
             raise Refused(
                 f"job {job.label} is {job.state.value}; there is nothing to run again{step}"
             )
+        if job.state.live and job.id in by_name and job.array is not None:
+            array_id = job.array.array_id
+            if array_id not in partly_ended:
+                partly_ended[array_id] = any(s.final for s in loop.store.array_states(array_id))
+            if partly_ended[array_id]:
+                raise Refused(
+                    f"job {job.label} is {job.state.value}, and others of its array have ended; "
+                    "name it by its id, or say which are meant, as --state failed"
+                )
         if changes is None or "priority" not in changes.names:
             _check_priority(loop, request, job)
         mine = loop.parts.users.of(request.client.uid)
@@ -285,7 +298,6 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
         loop.process([*edits, *events], edits=changed)
         edits.clear()
 
-    selection = yield from select_jobs(loop, request, by_filter=True)
     results = yield from for_each_job(loop, request, selection, make_event, carry_out)
     if not follows:
         return results
