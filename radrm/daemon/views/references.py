@@ -12,7 +12,8 @@ References.
     @, @~1        the client's latest submission, the one before
 
 A name means the client's own jobs before those of others, and unfinished jobs before those
-that have ended, unless the request asks for ended jobs, too. All names and globs of a request are looked up in one pass over the jobs.
+that have ended, unless the request asks for ended jobs, too. All names and globs of a request are
+looked up in one pass over the jobs.
 """
 
 from __future__ import annotations

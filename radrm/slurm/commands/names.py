@@ -7,6 +7,7 @@ here is refused. One that only changes what is shown is left out.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import signal
 import sys
@@ -356,6 +357,10 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
     slurm = translate(asked, os.getcwd(), gethostname(), SUBMIT_FLAGS)
     slurm.raw.setdefault("name", named)
     _keep_own(slurm, text, {each.name for each in asked})
+    if slurm.singleton:
+        after = slurm.raw.setdefault("after", [])
+        assert isinstance(after, list)
+        after += _before(str(slurm.raw.get("name", named)))
     for note in slurm.notes:
         warn(f"note: {note}")
     _set_environment(slurm)
@@ -365,6 +370,17 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
     files = () if wrapped is not None else tuple(job)
     own = {"files": files, "arguments": arguments, "contents": data}
     return SubmitRequest(**{**request.as_dict(), **own})
+
+
+def _before(name: str) -> list[str]:
+    """`--after` for the user's unfinished jobs of a name. Raises `Unreachable` without a daemon."""
+    from radrm.client.connection import Client, every_job
+
+    user = pwd.getpwuid(os.getuid()).pw_name
+    with Client() as client:
+        jobs = every_job(client.ask, jobs=[], user=user)
+    found = [job.get("array_id") or job["id"] for job in jobs if job["name"] == name]
+    return [f"{number}:any" for number in dict.fromkeys(found)]
 
 
 def _keep_own(slurm: Slurm, text: str, asked: Collection[str]) -> None:
