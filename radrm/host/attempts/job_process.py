@@ -240,6 +240,8 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
             cause, step = f"the folder {folder} does not exist", "make it"
         elif error.errno == errno.ELOOP:
             cause, step = "it is a symbolic link", "remove it"
+        elif error.errno == errno.ENXIO:
+            cause, step = "no program reads this pipe", "start one first"
         else:
             cause, step = str(error.strerror), f"let {launch['user']} write there"
         wrong = CannotStart(
