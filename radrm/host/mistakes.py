@@ -144,8 +144,9 @@ def _folder_of_copy(asked: Options, folder: str, cwd: str) -> str | None:
 def _of_logs(
     asked: Options, cwd: str, where: str, paths: Callable[[str], Sequence[str]]
 ) -> list[str]:
-    """Return a note on logs that are links, and on folders of logs that are not there. Raises `UsageError` for a path that is
-    a folder. `paths`: what a path is for the elements of an array."""
+    """Return a note on logs that are links, and on folders of logs that are not there. Raises
+    `UsageError` for a path that is a folder. `paths`: what a path is for the elements of an
+    array."""
     notes: dict[str, str] = {}
     links: list[str] = []
     for option, path in (("output", asked.output), ("error", asked.error)):
