@@ -166,6 +166,10 @@ def test_a_comment_that_looks_like_a_directive_is_pointed_out(line: str) -> None
         ("#RAD --gpus=1\n#RAD --gpus=2\ntrue", "job.rad line 2: --gpus is given twice"),
         ("#RAD --gpus=x\ntrue", "job.rad line 1: --gpus: 'x' is not a whole number"),
         ("#RAD --name='a b\ntrue", "job.rad line 1: no closing quotation"),
+        (
+            "#RAD --gpus=1 \\\n#RAD --time=5m\ntrue",
+            "job.rad line 1: no escaped character; leave the",
+        ),
         ("#RAD --elastic=1-3\ntrue", "job.rad line 1: unknown option '--elastic=1-3'; here it is"),
         ("#RAD --due=tomorrow\ntrue", "job.rad line 1: --due: 'tomorrow' has no time of day"),
         ("#RAD --signal=USR1@60\ntrue", "job.rad: --signal comes 60 s before the time limit"),

@@ -181,6 +181,12 @@ def test_a_line_that_cannot_be_read_is_named(line: str) -> None:
         directives(line, "s")
 
 
+def test_a_dash_of_an_editor_was_two_minuses() -> None:
+    for word, meant in (("\u2013gres=gpu:1", "--gres=gpu:1"), ("\u2013n4", "-n4")):
+        with pytest.raises(UsageError, match=f"write '{meant}'"):
+            directives(f"#SBATCH {word}", "s")
+
+
 def test_variables() -> None:
     found = sbatch("--gpus=2", "-c", "3", "-a", "1,5,9", "-n", "1").variables
     assert found["SLURM_GPUS"] == "2" and found["SLURM_CPUS_PER_TASK"] == "3"
