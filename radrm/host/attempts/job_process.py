@@ -11,6 +11,7 @@ import _socket
 import contextlib
 import errno
 import os
+import pwd
 import re
 import resource
 import signal
@@ -84,6 +85,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     try:
         os.setsid()
         reset_signals()
+        _check_user(launch)
         drop_rights(launch)
         os.umask(launch["umask"])
         # A log may be a device file that only processes outside the group could open.
@@ -209,6 +211,22 @@ def close_inherited() -> None:
         with contextlib.suppress(OSError):
             if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
                 os.close(fd)
+
+
+def _check_user(launch: Fields) -> None:
+    """Raise `CannotStart` unless the user's number is still that user's: while a job waits, its
+    user may be removed, and the number be given to another one."""
+    uid, name = launch["uid"], launch["user"]
+    if uid is None or name == str(uid):
+        return
+    try:
+        now = pwd.getpwuid(uid).pw_name
+    except KeyError:  # or a service of names does not answer
+        raise CannotStart(
+            f"user {name} ({uid}) is not known here any more; ask the administrator"
+        ).later() from None
+    if now != name:
+        raise CannotStart(f"user {uid} is {now} now, and {name} submitted the job; submit it again")
 
 
 def drop_rights(launch: Fields) -> None:
