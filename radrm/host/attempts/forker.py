@@ -9,7 +9,8 @@ one more for each `NEXT`, before a start needs it. It gives each to the daemon: 
 pid, and the socket by which the runner gets its orders; or `errno`, if there can be none.
 
 A runner waits for orders: the `folder` and `token` of an attempt, and whether it is `gated`, with
-its gate. Only who has its socket can give it any, and only once: so there are never two runners of
+its gate; then, when all else is done, for the word that the job may begin. Only who has its socket
+can give it any, and only once: so there are never two runners of
 an attempt. By the same socket it tells that there is a record to read, and at last that it is
 `FREE` for another attempt: a process that has run once is faster than a fork. It takes only those
 of one user, for what it has read of a job stays in its memory. It ends when the socket does, or
@@ -185,9 +186,9 @@ class Forker:
         """Run what is ordered, one attempt after the other."""
         for _ in range(_MOST_STARTS):
             words, gates = receive(daemon)
-            while words is not None and runner.STORED in words:  # it came too late
+            while words is not None and "folder" not in words:  # it came too late
                 words, gates = receive(daemon)
-            if words is None or "folder" not in words:
+            if words is None:
                 return
             if gates and gates[0] != start_runner.GATE:
                 os.dup2(gates[0], start_runner.GATE, inheritable=False)

@@ -258,11 +258,11 @@ class Live(Struct):
         return prepare(self.cgroup)
 
     def order(self, runner: Runner, gate: int | None) -> bool:
-        """Have a forked runner run the attempt; it reads from `gate` before it begins. Return False
-        if it cannot."""
+        """Have a forked runner run the attempt, and hold its job; it reads from `gate` before it
+        begins anything. Return False if it cannot."""
         assert self.token is not None
         try:
-            runner.begin(self.evidence.folder, self.token, gate)
+            runner.order(self.evidence.folder, self.token, gate)
         except OSError:
             return False
         self.forked = runner

@@ -31,10 +31,10 @@ _GATE_S = 10.0
 
 def main(folder: str) -> int:
     """Run the attempt in a new interpreter; return the exit status."""
-    return 0 if run(folder, _VARIABLE in os.environ) is not False else 1
+    return 0 if run(folder, _VARIABLE in os.environ, held=False) is not False else 1
 
 
-def run(folder: str, gated: bool) -> bool | None:
+def run(folder: str, gated: bool, held: bool = True) -> bool | None:
     """Run the attempt, and return as `runner.run` does; None if its gate never opened."""
     opens = not gated or _opens()
     if gated:
@@ -44,7 +44,7 @@ def run(folder: str, gated: bool) -> bool | None:
         if launch is not None and launch["cgroup"] is not None:
             cgroups.remove(launch["cgroup"])
         return None
-    return runner.run(folder)
+    return runner.run(folder, held)
 
 
 def _opens() -> bool:
