@@ -2,17 +2,18 @@
 
     python -I -S runner.py FOLDER
 
-Theory of operation. The runner takes the attempt's lock, then its claim; if another process has
-the claim, it ends without a trace. It forks the job, whose process is born in its control group
+Theory of operation. The runner takes the attempt's lock, then its claim; if another process has the
+claim, it ends without a trace. It forks the job, whose process is born in its control group
 (`clone_into`) and waits; writes start.json; and lets the job begin. So no job runs that no record
 names, and a runner that is killed in between leaves a child whose pipe ends and that exits. A fork
 does all of this up to start.json while the daemon syncs its decision, and waits for `BEGIN`. It
 passes signals on, and waits for the main process, or with `--background=wait` for all. It ends what
 that has left (`leftovers`), and writes how the job ended. Then it ends, or as a fork runs another
-attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room
-for it. The runner outlives the daemon, so it needs the standard library alone, and holds nothing of
-the daemon's but its standard output: a byte there says that start.json or exit.json can be read, or
-that nothing of the job runs any more (`FREED`).
+attempt of that user (`forker`). With a gate it begins none of this before the daemon has set up the
+job's control group; one that died did not, so the launch is void. A full disk must not lose the
+exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs the
+standard library alone, and holds nothing of the daemon's but its standard output: a byte there says
+that start.json or exit.json can be read, or that nothing of the job runs any more (`FREED`).
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
@@ -71,6 +72,13 @@ CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, *PASSED_ON})
 _ALL = signal.valid_signals()
 _WAKING = CONTROL | {signal.SIGCHLD}
 
+GATE = 3
+"""The descriptor of the pipe from which a runner with a gate reads a byte."""
+_VARIABLE = "RADRM_RUNNER_GATED"
+GATED = {_VARIABLE: "1"}
+"""What a new interpreter with a gate has in its environment."""
+_GATE_S = 10.0
+"""How long a silent daemon may keep the job waiting."""
 _RESERVE = b" " * 65536
 STORED, BEGIN = "stored", "begin"
 """The daemon's words to a fork, with an attempt's folder: its end is stored; its job may begin, for
@@ -87,8 +95,9 @@ _LAST_LOOK_S = 1.0
 
 
 def main(folder: str) -> int:
-    """Run the attempt; the exit status says only whether its records could be written."""
-    return 0 if run(folder) is not False else 1
+    """Run the attempt in this process; the exit status says only whether its records could be
+    written."""
+    return 0 if run(folder, _VARIABLE in os.environ, held=False) is not False else 1
 
 
 class NotBegun(Exception):
@@ -96,9 +105,14 @@ class NotBegun(Exception):
     the launch is void."""
 
 
-def run(folder: str, held: bool = False) -> bool | None:
+def run(folder: str, gated: bool, held: bool = True) -> bool | None:
     """Run the attempt, and return whether its records could be written; None if it is another
-    process's, or never begins. `held`: it waits for `BEGIN`."""
+    process's, or never begins. `gated`: it waits at its gate; `held`: for `BEGIN`."""
+    if gated and not _opens():
+        launch, _ = attempts.read_record(folder, attempts.LAUNCH)
+        if launch is not None and launch["cgroup"] is not None:
+            cgroups.remove(launch["cgroup"])
+        return None
     reaper = settle()
     me = identify(os.getpid())
     assert me is not None
@@ -110,6 +124,15 @@ def run(folder: str, held: bool = False) -> bool | None:
         return None
     finally:
         os.close(lock)
+
+
+def _opens() -> bool:
+    """Wait at the gate, and close it; False if the daemon has died."""
+    try:
+        ready, _, _ = select.select([GATE], [], [], _GATE_S)
+        return not ready or os.read(GATE, 1) != b""
+    finally:
+        os.close(GATE)
 
 
 def _run_with(lock: int, folder: str, me: Identity, reaper: bool, held: bool) -> bool | None:
