@@ -221,14 +221,20 @@ class Effects:
             return
         submission = self._store.submissions.of_job(action.job_id)
         devices = self._devices(action.placement.devices)
-        site.checkpoints.make(job, submission.uid, submission.gid)
-        progress = site.reports.open(job, action.serial)
+        progress = site.reports.place(action.serial)
         plan = plan_launch(action, job, submission, devices, site, progress)
         plan = self.capping.with_caps(plan, action)
-        if job.spec.resizing is Resizing.LIVE:
-            self._make_folder(action, job, submission, devices)
+
+        def ready() -> None:
+            """What takes time, and only the job needs."""
+            site.checkpoints.make(job, submission.uid, submission.gid)
+            site.reports.open(job, action.serial)
+            if job.spec.resizing is Resizing.LIVE:
+                self._make_folder(action, job, submission, devices)
+            self._store.sync()
+
         crossed("launch planned")
-        self._launcher.launch(plan)
+        self._launcher.launch(plan, ready)
         if _is_told(job.setbacks + 1):
             log.info(
                 "job %s (%s) starts on %s, %s",
