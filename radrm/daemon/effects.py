@@ -25,7 +25,7 @@ from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.words import Collocation, Resizing
 from radrm.daemon.capping import Capping
 from radrm.daemon.elastic import Resizes, placement_text, shares_text
-from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launches import cpus_of, devices_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import plan_launch, task_environments
 from radrm.daemon.mps import Stops
 from radrm.daemon.parts import Parts
@@ -220,7 +220,7 @@ class Effects:
         if self._waits_for_server(action, job):
             return
         submission = self._store.submissions.of_job(action.job_id)
-        devices = self._devices(action.placement.devices)
+        devices = devices_of(self._scheduler.snapshot, action.placement.devices)
         site.checkpoints.make(job, submission.uid, submission.gid)
         progress = site.reports.open(job, action.serial)
         plan = plan_launch(action, job, submission, devices, site, progress)
@@ -335,12 +335,3 @@ class Effects:
         if attempt is None:
             raise RadrmError(f"job {action.job_id} has no live attempt")
         return attempt
-
-    def _devices(self, uuids: Iterable[str]) -> list[Device]:
-        """The devices of a placement, in its order."""
-        now = self._scheduler.snapshot
-        found = [(uuid, now.device(uuid)) for uuid in uuids]
-        missing = [uuid for uuid, seen in found if seen is None]
-        if missing:
-            raise RadrmError(f"device {missing[0]} is not known any more")
-        return [seen.device for _, seen in found if seen is not None]

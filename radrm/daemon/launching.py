@@ -21,7 +21,7 @@ from radrm import wings
 from radrm.config import Config
 from radrm.core.actions import Launch
 from radrm.core.lifecycle.memory import told_mib
-from radrm.core.records import Device, Job, Placement, Share
+from radrm.core.records import Device, Job, Placement, Share, by_task
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
@@ -337,8 +337,7 @@ def task_environments(
     """
     options = submission.job_file().options
     own, found = dict(options.env), {}
-    for task in dict.fromkeys((share.role, share.task) for share in placement.shares):
-        shares = [s for s in placement.shares if (s.role, s.task) == task]
+    for task, shares in by_task(placement.shares).items():
         uuids = {share.device for share in shares}
         its = [device for device in devices if device.uuid in uuids]
         threads = _thread_variables(shares)

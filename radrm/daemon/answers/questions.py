@@ -330,8 +330,7 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
         )
         notes = [*unmet, *not_notified(loop, asked), *_not_here(loop, asked)]
         found.append([why, notes])
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return found
 
 

@@ -140,8 +140,7 @@ class Names:
         """Find ended jobs for the words that have no job: jobs of a user, or of all users."""
         for number in self.wanted() & self.plain:
             self.give(number, store.named(self.words[number], uid, MAX_NAMED))
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         before = 2**62
         wanted = self.wanted() - self.plain
         while wanted:
@@ -151,8 +150,7 @@ class Names:
             for job_id, name, owner in rows:
                 if uid is None or owner == uid:
                     self.take(job_id, name, wanted)
-                if pace.spent:
-                    yield from pace.rest()
+                yield from pace.rest_if_spent()
             before = rows[-1][0]
             full = {n for n in wanted if len(self.of[n]) >= MAX_NAMED}
             self.settle(full)
@@ -282,8 +280,7 @@ class References:
                 last = job if last is None or job.id > last.id else last
                 if not job.state.final:
                     open_jobs[whole] = None
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         if last is None or (not open_jobs and is_glob(found.word)):
             what = f"--after={found.word}: no unfinished job has such a name"
             raise Refused(f"{what}; name one that has ended by its id")
@@ -303,8 +300,7 @@ class References:
                 found[word] = self._exact(word)
             count += len(found[word])
             check_count(count)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         wanted = [
             word
             for word, ids in found.items()
@@ -408,8 +404,7 @@ class References:
             for job_id in span:
                 if self.current(job_id) is not None:
                     found[job_id] = None
-                if pace.spent:
-                    yield from pace.rest()
+                yield from pace.rest_if_spent()
         return list(found)
 
     def _latest(self, back: int, pace: Pace) -> Work[Sequence[int]]:
@@ -427,8 +422,7 @@ class References:
             if len(rows) < _OWNERS:
                 break
             before, looked = rows[-1][0], looked + len(rows)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         return []
 
     def _look_up(self, names: Names, uid: int | None, pace: Pace) -> Work[None]:
@@ -438,8 +432,7 @@ class References:
         for job in self._scheduler.snapshot.jobs:
             if uid is None or job.spec.uid == uid:
                 names.take(job.id, job.spec.name, wanted)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         names.settle(wanted)
         yield from names.look_through(self._store, uid, pace)
 

@@ -108,7 +108,8 @@ def report(loop: Loop, words: Words, uid: int) -> Work[Document]:
 def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
     costs = loop.parts.costs
     found = _Sums(by, costs.zone, begin_s, end_s)
-    held = yield from gather(loop, begin_s, end_s, loop.clock.now(), found.visit)
+    now, read = loop.clock.now(), loop.store.ended.attempts
+    held = yield from gather(loop, begin_s, end_s, now, found.visit, read)
     cut = {"next_cut": found.next_day_s} if by == "day" else {}
     yield from held.divide(of_device=found.held, **cut)
     energy = yield from energy_sums(loop, by, begin_s, end_s, found.rows, found.total)
@@ -117,8 +118,7 @@ def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
     pace = Pace()
     for key, each in shown:
         documents.append(_row(loop, by, key, each))
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     idle = energy.idle
     return {
         "by": by,
@@ -158,8 +158,7 @@ def _largest(
             more.add(each)
         left += len(best[MOST_ROWS:])
         del best[MOST_ROWS:]
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return (best[::-1] if by == "day" else best), more, left
 
 
