@@ -79,7 +79,6 @@ class Effects:
         self._launcher, self._site = parts.attempts.launcher, parts.attempts.site
         self._steps = parts.attempts.steps
         self._estimation, self._planning = parts.estimates.estimation, parts.estimates.planning
-        self._resizes = resizes
         self._stops = stops
         self._read_soon = read_soon
         self._post = post
@@ -94,7 +93,7 @@ class Effects:
             act.Kill: self._kill,
             act.SendSignal: self._send_signal,
             act.TakeCheckpoint: self._take_checkpoint,
-            act.Resize: self._resize,
+            act.Resize: resizes.begin,
             act.ApplyShares: self._apply_shares,
             act.RaiseCaps: self.capping.raise_caps,
             act.EstimateJob: self._estimate,
@@ -156,20 +155,13 @@ class Effects:
 
     def learned(self, runs: Sequence[Run]) -> list[ev.Event]:
         """Return what the runs of ended attempts, now stored, show of the jobs that wait."""
+        waiting = self._scheduler.snapshot.first(WAITING)
         try:
-            found = self._estimation.again(runs, self._scheduler.snapshot.first(WAITING))
+            found = self._estimation.again(runs, waiting, self._clock.now())
         except RadrmError as error:
             log.warning("waiting jobs keep their predictions: %s", error)
             return []
-        if not found:
-            return []
-        return [
-            ev.PredictionsReady(
-                at=self._clock.now(),
-                estimates=tuple((each.job_id, each.estimates) for each in found),
-                profiles=tuple((each.job_id, each.profile) for each in found),
-            )
-        ]
+        return [] if found is None else [found]
 
     def _is_over(self, action: act.Action) -> bool:
         """True if the job or attempt of the action has ended since the decision."""
@@ -276,9 +268,6 @@ class Effects:
             self._post(ev.ActionFailed(at=self._clock.now(), action=action, reason=why))
 
         self._launcher.ask(self._attempt(action).serial, wanted.number, fail)
-
-    def _resize(self, action: act.Resize) -> ev.Event | None:
-        return self._resizes.begin(action)
 
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
         """Change the CPU cap and weight, and the limit of host memory, which only grows.

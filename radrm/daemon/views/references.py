@@ -140,7 +140,8 @@ class Names:
         """Find ended jobs for the words that have no job: jobs of a user, or of all users."""
         for number in self.wanted() & self.plain:
             self.give(number, store.named(self.words[number], uid, MAX_NAMED))
-            yield from pace.rest_if_spent()
+            if pace.spent:
+                yield from pace.rest()
         before = 2**62
         wanted = self.wanted() - self.plain
         while wanted:
@@ -150,7 +151,8 @@ class Names:
             for job_id, name, owner in rows:
                 if uid is None or owner == uid:
                     self.take(job_id, name, wanted)
-                yield from pace.rest_if_spent()
+                if pace.spent:
+                    yield from pace.rest()
             before = rows[-1][0]
             full = {n for n in wanted if len(self.of[n]) >= MAX_NAMED}
             self.settle(full)
@@ -280,7 +282,8 @@ class References:
                 last = job if last is None or job.id > last.id else last
                 if not job.state.final:
                     open_jobs[whole] = None
-            yield from pace.rest_if_spent()
+            if pace.spent:
+                yield from pace.rest()
         if last is None or (not open_jobs and is_glob(found.word)):
             what = f"--after={found.word}: no unfinished job has such a name"
             raise Refused(f"{what}; name one that has ended by its id")
@@ -300,7 +303,8 @@ class References:
                 found[word] = self._exact(word)
             count += len(found[word])
             check_count(count)
-            yield from pace.rest_if_spent()
+            if pace.spent:
+                yield from pace.rest()
         wanted = [
             word
             for word, ids in found.items()
@@ -404,7 +408,8 @@ class References:
             for job_id in span:
                 if self.current(job_id) is not None:
                     found[job_id] = None
-                yield from pace.rest_if_spent()
+                if pace.spent:
+                    yield from pace.rest()
         return list(found)
 
     def _latest(self, back: int, pace: Pace) -> Work[Sequence[int]]:
@@ -422,7 +427,8 @@ class References:
             if len(rows) < _OWNERS:
                 break
             before, looked = rows[-1][0], looked + len(rows)
-            yield from pace.rest_if_spent()
+            if pace.spent:
+                yield from pace.rest()
         return []
 
     def _look_up(self, names: Names, uid: int | None, pace: Pace) -> Work[None]:
@@ -432,7 +438,8 @@ class References:
         for job in self._scheduler.snapshot.jobs:
             if uid is None or job.spec.uid == uid:
                 names.take(job.id, job.spec.name, wanted)
-            yield from pace.rest_if_spent()
+            if pace.spent:
+                yield from pace.rest()
         names.settle(wanted)
         yield from names.look_through(self._store, uid, pace)
 

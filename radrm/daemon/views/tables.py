@@ -190,7 +190,8 @@ class _Gathering:
         collapsing = Collapsing(self.table.collapsed)
         for i in range(0, len(self.table.lines), _BATCH):
             collapsing.add(self.table.lines[i : i + _BATCH])
-            yield from self._pace.rest_if_spent()
+            if self._pace.spent:
+                yield from self._pace.rest()
 
     def named(self, words: Iterable[str], uid: int) -> Work[None]:
         """Gather the jobs that are named, each once, in the order of the words."""
@@ -208,7 +209,8 @@ class _Gathering:
             else:
                 place = snapshot.position(job)
                 self._add(job, None if place is None else place + 1)
-            yield from self._pace.rest_if_spent()
+            if self._pace.spent:
+                yield from self._pace.rest()
         if ended:
             yield from self.finished(ended)
             order = {number: place for place, number in enumerate(ids)}
@@ -232,7 +234,8 @@ class _Gathering:
             self.table.lines += some
             for state_, count in Counter(id(row.job.state) for row in some).items():
                 self.table.states[_BY_ID[state_]] += count
-            yield from self._pace.rest_if_spent()
+            if self._pace.spent:
+                yield from self._pace.rest()
 
     def finished(self, ids: list[int]) -> Work[None]:
         """Gather ended jobs. Only their states are read, unless the request names a user."""
@@ -243,7 +246,8 @@ class _Gathering:
                 state = known.get(each)
                 if state is not None and self._keeps(each, state):
                     self.table.add(each, state)
-                yield from self._pace.rest_if_spent()
+                if self._pace.spent:
+                    yield from self._pace.rest()
 
     def _keeps(self, each: int, state: JobState) -> bool:
         if self._keep is None or (self._wanted and state not in self._wanted):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from math import ceil
-from typing import Any
 
 from msgspec import Struct, field
 
+from radrm.core.records import Job
 from radrm.daemon.answers.past.gather import J_PER_KWH, Figures, Key, Rows
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
@@ -185,21 +185,22 @@ def moment(words: Words, name: str, now_s: float) -> float:
 
 
 def _row(loop: Loop, by: str, key: Key, each: Figures, total: Figures) -> Document:
-    found: dict[str, Any] = {by: key}
+    idle = {"idle_kwh": each.idle_j / J_PER_KWH} if by in ("gpu", "day") else {}
+    return {by: key, **called(loop, by, key, each.user)[1], **idle, **_used(each, total)}
+
+
+def called(loop: Loop, by: str, key: Key, user: str | None) -> tuple[Job | None, Document]:
+    """Return the job of a row, if it is of one that is on record, and what the row is called."""
+    snapshot = loop.scheduler.snapshot
     if by == "job" and isinstance(key, int):
-        job = loop.scheduler.snapshot.job(key) or loop.store.job(key)
-        label, name = (job.label, job.spec.name) if job is not None else (str(key), None)
-        found |= {"label": label, "name": name, "user": each.user}
-    if by == "gpu":
-        devices = {d.device.uuid: d.device for d in loop.scheduler.snapshot.devices}
-        device = devices.get(str(key))
-        found |= {
-            "index": device.index if device else None,
-            "name": device.name if device else None,
-        }
-    if by in ("gpu", "day"):
-        found["idle_kwh"] = each.idle_j / J_PER_KWH
-    return {**found, **_used(each, total)}
+        job = snapshot.job(key) or loop.store.job(key)
+        label, name = (str(key), None) if job is None else (job.label, job.spec.name)
+        return job, {"label": label, "name": name, "user": user}
+    if by != "gpu":
+        return None, {}
+    device = next((d.device for d in snapshot.devices if d.device.uuid == key), None)
+    index, name = (None, None) if device is None else (device.index, device.name)
+    return None, {"index": index, "name": name}
 
 
 def by_index(rows: list[Document]) -> list[Document]:

@@ -19,6 +19,7 @@ from radrm.daemon.answers.past.energy import (
     COLUMNS,
     MOST_ROWS,
     by_index,
+    called,
     day_of,
     energy_sums,
     whole_hours,
@@ -164,19 +165,10 @@ def _largest(
 
 def _row(loop: Loop, by: str, key: Key, each: Figures) -> Document:
     """One row with what it is called. What is unknown of a job that was removed is null."""
-    snapshot = loop.scheduler.snapshot
+    job, names = called(loop, by, key, each.user)
     found: dict[str, Any] = {by: key, **each.document()}
     if by == "job" and isinstance(key, int):
-        job = snapshot.job(key) or loop.store.job(key)
         if job is None:
             found |= dict.fromkeys(set(found) - {by, "kwh", "cost"})
-        label, name = (str(key), None) if job is None else (job.label, job.spec.name)
-        found |= {"label": label, "name": name, "user": each.user}
         found["state"] = None if job is None else job.state.value
-    if by == "gpu":
-        device = next((d.device for d in snapshot.devices if d.device.uuid == key), None)
-        found |= {
-            "index": device.index if device else None,
-            "name": device.name if device else None,
-        }
-    return found
+    return {**found, **names}
