@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks import markdown
 from benchmarks.elastic import real_training
 from radrm.client.connection import Client
 from radrm.errors import Unreachable
@@ -270,5 +271,4 @@ def report(fixed: list[Run], resized: list[Run], restarted: list[Run]) -> str:
             f"{min(losses):.5f} to {max(losses):.5f}",
         ),
     ]
-    lines = ["| | reached | to reach |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {what} | {value} | {limit} |" for what, value, limit in rows)])
+    return "\n".join(markdown.table(("", "reached", "to reach"), rows))
