@@ -27,7 +27,7 @@ CLOSE = 0.05
 ZERO = 0.5
 """What a count may be where none was published."""
 
-_HEAD = f"""<!-- written by `python -m benchmarks.truth`; do not edit -->
+_HEAD = f"""<!-- made by `python -m benchmarks.truth`; do not edit -->
 # What is true
 
 Each figure of the five papers, beside ours. `make pages` runs the commands, and fails where a page
