@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks import markdown
 from benchmarks.elastic import real_training
+from benchmarks.table import percentile
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -136,11 +137,6 @@ def seen(notes: Path) -> list[int]:
             if each["run"] in ranks and first["step"] < each["step"] <= until_step:
                 found += each["samples"]
     return found
-
-
-def percentile(values: list[float], part: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def main(arguments: list[str]) -> int:

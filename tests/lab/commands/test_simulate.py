@@ -184,10 +184,10 @@ def test_an_imported_trace_can_be_kept(tmp_path: Path) -> None:
 def test_processes_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = load_trace(AFTERNOON).jobs
     variants = [make_variant(Config(), name, "oracle", Choices()) for name in ("exclusive", "lug")]
-    alone = results(jobs, variants, 2)
+    alone = results([jobs], variants, range(2))
     monkeypatch.setattr(runs, "_WORTH_PROCESSES", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    beside = results(jobs, variants, 2)
+    beside = results([jobs], variants, range(2))
     assert [r.runs for r in alone] == [r.runs for r in beside]
     assert alone[0].limits == beside[0].limits
 
@@ -267,7 +267,7 @@ def test_progress_counts_the_jobs_of_all_runs(seeds: int) -> None:
     jobs = load_trace(AFTERNOON).jobs
     variants = [make_variant(Config(), name, "oracle", Choices()) for name in ("exclusive", "lug")]
     told: list[tuple[int, int]] = []
-    results(jobs, variants, seeds, progress=lambda done, of: told.append((done, of)))
+    results([jobs], variants, range(seeds), progress=lambda done, of: told.append((done, of)))
     all_jobs = len(jobs) * len(variants) * seeds
     assert told[-1] == (all_jobs, all_jobs) and {of for _, of in told} == {all_jobs}
     assert [done for done, _ in told] == sorted(done for done, _ in told)
