@@ -62,8 +62,13 @@ def _exclusive(order: str) -> Config:
 
 LUCID = "Lucid-like (oracle)"
 SHIPPED = "**radrm, shipped**"
+FIFO = "FIFO, exclusive"
+PUBLISHED = 'radrm, `goal = "published"`'
+DECLARED = "radrm, all declared (oracle)"
+OFF = "radrm, ± 50 %"
+BLIND = "radrm, no SM readings"
 ROWS = (
-    Row("FIFO, exclusive", "one job a GPU, in the order of submission", _exclusive("fifo")),
+    Row(FIFO, "one job a GPU, in the order of submission", _exclusive("fifo")),
     Row(
         "shortest first, exclusive (oracle)",
         "one job a GPU; exact durations known",
@@ -76,19 +81,19 @@ ROWS = (
         run=lucid_like,
     ),
     Row(SHIPPED, "as installed; nothing declared"),
-    Row('radrm, `goal = "published"`', "nothing declared", Config(goal="published")),
+    Row(PUBLISHED, "nothing declared", Config(goal="published")),
     Row(
-        "radrm, all declared (oracle)",
+        DECLARED,
         "memory, SM activity and duration exact",
         fields={"estimator": "declared", "known": ALL},
     ),
     Row(
-        "radrm, ± 50 %",
+        OFF,
         "memory declared exactly, SM activity and duration with an error of 50 %",
         fields={"estimator": "declared", "known": HALF},
     ),
     Row(
-        "radrm, no SM readings",
+        BLIND,
         "as installed; no source reads SM activity",
         fields={"smact_read": False},
     ),
@@ -230,27 +235,21 @@ def targets(found: Found) -> dict[str, list[str]]:
         ),
     )
     line("deaths for each 60 jobs (at most 1)", lambda t: f"{shipped[t].deaths:.1f}")
-    names = list(found)
-    published = next((n for n in names if "published" in n), None)
-    if published is not None:
+    if PUBLISHED in found:
         line(
             'mean completion, of `goal = "published"` (at most 1)',
-            lambda t: f"{shipped[t].mean_min / found[published][t].mean_min:.2f}",
+            lambda t: f"{shipped[t].mean_min / found[PUBLISHED][t].mean_min:.2f}",
         )
-    declared = next((n for n in names if "all declared" in n), None)
-    off = next((n for n in names if "50 %" in n), None)
-    if declared is not None and off is not None:
+    if DECLARED in found and OFF in found:
         line(
             "± 50 %, of all declared exactly (at most 1.05)",
-            lambda t: f"{found[off][t].mean_min / found[declared][t].mean_min:.2f}",
+            lambda t: f"{found[OFF][t].mean_min / found[DECLARED][t].mean_min:.2f}",
         )
-    blind = next((n for n in names if "no SM" in n), None)
-    exclusive = next((n for n in names if n.startswith("FIFO")), None)
-    if blind is not None and exclusive is not None:
+    if BLIND in found and FIFO in found:
 
         def gain(trace: str) -> str:
-            most = found[exclusive][trace].mean_min - shipped[trace].mean_min
-            own = found[exclusive][trace].mean_min - found[blind][trace].mean_min
+            most = found[FIFO][trace].mean_min - shipped[trace].mean_min
+            own = found[FIFO][trace].mean_min - found[BLIND][trace].mean_min
             return f"{own / most:.2f}" if most > 0 else "-"
 
         line("no SM readings: part of the gain over FIFO, exclusive (at least 0.5)", gain)
@@ -308,9 +307,9 @@ def mps_table(runs: Runs) -> str:
 OF_GOALS = {
     '`goal = "sharing"`, the default': SHIPPED,
     **{row.name: row.name for row in GOAL_ROWS},
-    '`goal = "published"`': 'radrm, `goal = "published"`',
-    '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
-    "all declared exactly (an oracle)": "radrm, all declared (oracle)",
+    '`goal = "published"`': PUBLISHED,
+    '`policy = "exclusive"`, `order = "fifo"`': FIFO,
+    "all declared exactly (an oracle)": DECLARED,
     "a Lucid-like rule (an oracle)": LUCID,
 }
 """The lines of the table of goals, and the rows that they show."""

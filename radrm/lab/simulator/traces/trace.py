@@ -205,7 +205,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
             due_s=known(due, MAX_SECONDS, low=-MAX_SECONDS),
             weight=1.0 if weighs is None else weighs,
             batch_size=whole(batches, "batch_size", 1, 10**9) if batches else None,
-            family=_family(given(family)),
+            family=family_of(given(family)),
             steady_mib=steady_mib,
             command=given(command) or None,
             cpus=known(cpus, MAX_CPUS) or None,
@@ -294,7 +294,8 @@ def _name(cell: str, line: int, what: str = "name") -> str:
     return intern(name) or (f"job-{line}" if what == "name" else "user")
 
 
-def _family(word: str) -> str | None:
+def family_of(word: str) -> str | None:
+    """Return the family of models that a cell names. Raises ValueError."""
     if not word or word in FAMILIES:
         return word or None
     near = get_close_matches(word, FAMILIES, n=1)
