@@ -77,23 +77,19 @@ def read_fill(lines: Iterable[str], source: str, seed: int = 0) -> Fill:
     table = read_table(lines, source)
     memory, smact = table.need([["memory_mib"], ["smact"]])
     share, family, batch = table.at("share"), table.at("family"), table.at("batch_size")
-    kinds = []
-    for line, cells in table.rows:
-        try:
-            kinds.append(
-                Typical(
-                    1.0 if share is None else number(cells[share], "share", 0, 1e9, above=True),
-                    number(cells[memory], "memory_mib", 0, MAX_MIB, above=True),
-                    number(cells[smact], "smact", 0, 1),
-                    None if family is None else family_of(cells[family].strip()),
-                    whole(cells[batch], "batch_size", 1, 10**9)
-                    if batch is not None and cells[batch].strip()
-                    else None,
-                )
-            )
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
+
+    def kind(line: int, cells: list[str]) -> Typical:
+        return Typical(
+            1.0 if share is None else number(cells[share], "share", 0, 1e9, above=True),
+            number(cells[memory], "memory_mib", 0, MAX_MIB, above=True),
+            number(cells[smact], "smact", 0, 1),
+            None if family is None else family_of(cells[family].strip()),
+            whole(cells[batch], "batch_size", 1, 10**9)
+            if batch is not None and cells[batch].strip()
+            else None,
+        )
+
+    kinds = table.each(kind)
     if not kinds:
         raise BadFile(f"{source}: holds no kind of job; add rows below the first line")
     return Fill(tuple(kinds), seed)

@@ -70,20 +70,17 @@ def read_profile(lines: Iterable[str], source: str) -> dict[str, Alone]:
         (table.at("steady_mib", "steady_mem_mb"), "steady_mib", MAX_MIB),
     )
     published = table.at("exclusive_duration_cmd_s", "exclusive_duration_s")
-    found: dict[str, Alone] = {}
-    for line, cells in table.rows:
-        try:
-            known = [
-                None if at is None or not cells[at].strip() else number(cells[at], what, 0, high)
-                for at, what, high in places
-            ]
-            if known[0] is None and published is not None:
-                known[0] = number(cells[published], "duration", 0, MAX_SECONDS) + START_UP_S
-            found.setdefault(cells[name].strip(), Alone(*known))
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
-    return found
+
+    def named(line: int, cells: list[str]) -> tuple[str, Alone]:
+        known = [
+            None if at is None or not cells[at].strip() else number(cells[at], what, 0, high)
+            for at, what, high in places
+        ]
+        if known[0] is None and published is not None:
+            known[0] = number(cells[published], "duration", 0, MAX_SECONDS) + START_UP_S
+        return cells[name].strip(), Alone(*known)
+
+    return dict(reversed(table.each(named)))  # the first of a name counts
 
 
 def joined(profiles: Iterable[Mapping[str, Alone]]) -> dict[str, Alone]:
