@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from radrm.cli.commands.submit import run
+from radrm.cli.commands.submit import submit as run
 from radrm.errors import UsageError
 from radrm.host.sockets import listen
 from radrm.host.storage.paths import paths_for, prepare
@@ -192,7 +192,7 @@ def imported_by(home: Path, *words: str) -> set[str]:
     code = (
         "import sys; before = set(sys.modules)\n"
         "from radrm.cli import main\n"
-        "from radrm.cli.commands.submit import run\n"
+        "from radrm.cli.commands.submit import submit as run\n"
         "assert run(sys.argv[1:]) == 0\n"
         "print(*(set(sys.modules) - before), file=sys.stderr)"
     )
