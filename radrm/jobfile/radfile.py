@@ -110,21 +110,19 @@ class JobFile(Record):
 
     def with_summary(self, summary: str | None) -> JobFile:
         """Return this job file with the text of its model summary."""
-        return JobFile(**{**self.as_dict(), "summary": summary})
+        return self.but(summary=summary)
 
     def edited(self, changes: RawOptions) -> JobFile:
         """Return this job file with changed options. Raises `UsageError`."""
         raw = edited(self.raw, changes)
         options = typed_whole(raw, "edited options")
-        named = {"name": options.name or self.name, "raw": raw, "options": options}
-        return JobFile(**{**self.as_dict(), **named})._sized("edited options", {})
+        edit = self.but(name=options.name or self.name, raw=raw, options=options)
+        return edit._sized("edited options", {})
 
     def dated(self, here: Here, where: str, past: bool = False) -> JobFile:
         """Return this job file with absolute moments (see `parsing.dated`). Raises `UsageError`."""
         raw = dated(self.raw, here, where, past)
-        if raw is self.raw:
-            return self
-        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+        return self if raw is self.raw else self.but(raw=raw, options=typed_whole(raw, where))
 
     def with_default_targets(self, words: str) -> JobFile:
         """Return this job file with these targets of notices, separated by spaces (those of
@@ -136,7 +134,7 @@ class JobFile(Record):
     def with_words(self, name: str, words: Sequence[str], where: str) -> JobFile:
         """Return this job file with other values of an option. Raises `UsageError`."""
         raw: RawOptions = {**self.raw, name: list(words)}
-        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+        return self.but(raw=raw, options=typed_whole(raw, where))
 
     def _sized(self, where: str, places: Mapping[str, str]) -> JobFile:
         """Return this job file. Raises `UsageError` if its ranges or roles are impossible.

@@ -57,9 +57,7 @@ def run(argv: list[str]) -> int:
         print_text(help_of("run", request.help_all))
         return 0
     if request.pty and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "radrm run: --pty needs a terminal on standard input and output; leave it out"
-        )
+        raise UsageError("run: --pty needs a terminal on standard input and output; leave it out")
     hint = JupyterHint(os.environ, my_name(), request.jupyter)
     with (
         Client() as client,
