@@ -21,6 +21,7 @@ from radrm.jobfile.values import MAX_GPUS, shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from radrm.core.records import JobSpec
     from radrm.jobfile.moments import Here
@@ -158,40 +159,30 @@ class JobFile(Record):
         from radrm.core.words import CheckpointKind, Collocation
         from radrm.jobfile.sizes import memory_range, resizing_of, roles_of
 
-        asked = self.options
-        signal = asked.signal
-        return JobSpec(
-            name=self.name,
-            user=user,
-            uid=uid,
-            roles=roles_of(asked),
-            collocation=Collocation(asked.collocation or "auto"),
-            time_limit_s=asked.time_s,
-            priority=asked.priority or 0,
-            weight=1.0 if asked.weight is None else asked.weight,
-            due_s=asked.due_s,
-            checkpoint=Checkpoint(
+        asked, signal = self.options, self.options.signal
+        own: dict[str, Any] = {
+            "name": self.name,
+            "roles": roles_of(asked),
+            "collocation": Collocation(asked.collocation or "auto"),
+            "time_limit_s": asked.time_s,
+            "checkpoint": Checkpoint(
                 CheckpointKind(asked.checkpoint or "none"),
                 asked.checkpoint_cost_s,
                 asked.checkpoint_signal,
             ),
-            retries=asked.retries or 0,
-            requeue=bool(asked.requeue),
-            signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,
-            comment=asked.comment,
-            gpu_types=asked.gpu_type or (),
-            prefer_gpus=asked.prefer_gpus or (),
-            avoid_gpus=asked.avoid_gpus or (),
-            max_slowdown=asked.max_slowdown,
-            sm_share=None if asked.sm_share is None else asked.sm_share / 100,
-            resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
-            memory_range_mib=memory_range(asked),
-            interactive=bool(asked.interactive),
-            begin_s=asked.begin_s,
-            retry_on=asked.retry_on,
-            silent_limit_s=asked.silent_limit_s,
-            expect_idle=bool(asked.expect_idle),
-        )
+            "signal": None if signal is None else EarlySignal(signal.number, signal.seconds),
+            "gpu_types": asked.gpu_type or (),
+            "sm_share": None if asked.sm_share is None else asked.sm_share / 100,
+            "resizing": resizing_of(asked, self.script, self.interpreter_words(), self.argv),
+            "memory_range_mib": memory_range(asked),
+        }
+        # Any other field has the value of the option that is named as it is.
+        same = {
+            field: value
+            for field in JobSpec.__struct_fields__
+            if (value := getattr(asked, field, None)) is not None
+        }
+        return JobSpec(user=user, uid=uid, **(same | own))
 
 
 def read_job_file(
