@@ -203,7 +203,7 @@ def test_the_environment_that_a_job_keeps() -> None:
     assert sbatch("--export=ALL").kept is None
     assert sbatch().kept is None
     kept = sbatch("--export=DATA,X=1").kept
-    assert kept is not None and "DATA" in kept and "HOME" in kept and "X" not in kept
+    assert "DATA" in kept and "HOME" in kept and "X" not in kept
 
 
 OF_THE_MANUAL = {

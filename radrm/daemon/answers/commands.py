@@ -114,8 +114,7 @@ class EndedFollowers:
                     waits_for[follower.id] = 0
                     todo.append(follower)
                 waits_for[follower.id] += 1
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         seen = {job.id for job in first}
         level, levels = first, []
         while level:
@@ -127,8 +126,7 @@ class EndedFollowers:
                     ready[follower.id] = follower
             level = list(ready.values())
             levels.append(sorted(ready))
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         return [ids for ids in levels if ids]
 
     def _of(self, job: Job) -> list[Job]:
@@ -157,8 +155,7 @@ def cancel(loop: Loop, request: Request, dry: bool = False) -> Work[list[JobResu
     followers = Followers(find, unfinished)
     for job in loop.scheduler.snapshot.jobs:
         followers.note(job)
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
 
     def make_event(job: Job) -> ev.Event | None:
         if job.state.final and job.id in unfinished:
@@ -322,8 +319,7 @@ def _followers_of(
             job = None if state is JobState.COMPLETED else loop.store.job(job_id)
             if job is not None and selection.refusal(job) is None:
                 ended.note(job)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
     look_up = References(loop.scheduler, loop.store)
     again = (look_up.current(job_id) for job_id in requeued if isinstance(job_id, int))
     return (yield from ended.levels(job for job in again if job is not None))

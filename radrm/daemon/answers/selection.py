@@ -122,15 +122,13 @@ def _filtered(loop: Loop, words: Words, uid: int, keep: Callable[[Job], bool]) -
     for job in loop.scheduler.snapshot.jobs:
         if keep(job) and (named_user or job.spec.uid == uid):
             found.append(job.id)
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     if asks_for_ended(words):
         for job_id in loop.store.finished(MAX_FINISHED):
             ended = loop.store.job(job_id)
             if ended is not None and keep(ended) and (named_user or ended.spec.uid == uid):
                 found.append(job_id)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
     return found
 
 

@@ -25,7 +25,7 @@ from radrm.core.constraints.gpu_names import is_type
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, RawOptions
 from radrm.jobfile.record import Record
-from radrm.jobfile.relations import array_option
+from radrm.jobfile.relations import SLURM_CONDITIONS, array_option
 from radrm.jobfile.slurm import options as known
 from radrm.jobfile.slurm.amounts import parse_memory, parse_moment, parse_time
 from radrm.jobfile.slurm.words import Given, repeated, spelled
@@ -453,12 +453,12 @@ class _Translation:
                 continue
             if kind in _NO_CONDITIONS:
                 raise ValueError(f"{kind}: {_NO_CONDITIONS[kind]}")
-            if kind not in _CONDITIONS or not jobs:
-                names = ", ".join(_CONDITIONS)
+            if kind not in SLURM_CONDITIONS or not jobs:
+                names = ", ".join(SLURM_CONDITIONS)
                 raise ValueError(f"{shown(part)} is none of {names}, with ids of jobs")
             if kind == "aftercorr":
                 self.notes.append("aftercorr: each element waits for the whole array before it")
-            after += [f"{job}{_CONDITIONS[kind]}" for job in jobs]
+            after += [f"{job}{SLURM_CONDITIONS[kind]}" for job in jobs]
         for each in after:
             _check("after", each)
         if after:
@@ -632,7 +632,6 @@ def _unquoted(word: str) -> str:
     return re.sub(r"""(['"])(.*?)\1""", r"\2", word)
 
 
-_CONDITIONS = {"afterok": "", "afterany": ":any", "afternotok": ":failed", "aftercorr": ""}
 _NO_CONDITIONS = {
     "after": "radrm waits for the ends of jobs, not for starts; write afterany",
     "afterburstbuffer": "there is no burst buffer; write afterany",
