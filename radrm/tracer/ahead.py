@@ -6,6 +6,9 @@ the end of the trace the program's files are searched for lines that train more 
 copy weights. They count where the program will pass: in the loops in which it is, and in the
 functions that these mention. A line that has run is no reason: what it did has been seen. Nor is
 one below a condition that is false and that these loops do not change, such as `if args.ema:`.
+
+Where a library has the loop (Lightning, transformers), it passes the methods of the user's classes
+that it knows: the callbacks, the module, the trainer.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _AVERAGE = re.compile(r"EMA|Ema(?![a-z])|AveragedModel|MovingAverage")
 _WEIGHTS = re.compile(r"parameters$|state_dict$")
+_MODEL = re.compile(r"(^|_)(model|module|net|network)$")
+_NO_HOOKS = re.compile(r"__|^forward$|test|predict|(fit|train)_end$|teardown")
+"""Methods that a library does not call while it trains, or that have run in every step."""
 _PLAIN = (
     ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop,
     ast.UnaryOp, ast.unaryop, ast.Load,
@@ -105,15 +111,21 @@ class _Way:
         self._trees = dict(_programs())
         self._known: dict[str, Any] = {}
         """The variables of the functions that run, the inner ones last."""
-        self._parts = self._followed(self._running())
+        self._owners: dict[int, Any] = {}
+        """The objects whose methods a library calls, by these methods' nodes."""
+        self._parts = self._followed([*self._running(), *self._hooks()])
         inside = [each for _, part in self._parts for each in _walked(part)]
         self._changed = {ast.unparse(each) for each in inside if _is_changed(each)}
 
     def nodes(self) -> Iterator[tuple[str, Any]]:
         """Yield the name of the file, and each statement and call that can run."""
+        variables = self._known
         for file, part in self._parts:
+            owner = self._owners.get(id(part))
+            self._known = variables if owner is None else {**variables, "self": owner}
             for node in self._alive(part):
                 yield file, node
+        self._known = variables
 
     # ------------------------------------------------------------------ what comes
 
@@ -135,6 +147,19 @@ class _Way:
             if body is not None:
                 found.append((os.path.basename(code.co_filename), body))
         return found
+
+    def _hooks(self) -> Iterator[tuple[str, Any]]:
+        """Yield the methods by which the user's objects take part in a library's loop: those that
+        a library's class has, too."""
+        objects = gc.get_objects()
+        users = {made for made in set(map(type, objects)) if _file_of(made) in self._trees}
+        for made, each in {type(each): each for each in objects if type(each) in users}.items():
+            library = [base for base in made.__mro__[1:-1] if _file_of(base) not in self._trees]
+            for node in _methods(self._trees[_file_of(made)], made.__name__):
+                hook = any(hasattr(base, node.name) for base in library)
+                if hook and not _NO_HOOKS.search(node.name):
+                    self._owners[id(node)] = each
+                    yield os.path.basename(_file_of(made)), node
 
     def _followed(self, parts: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Return also the functions that these parts mention, and those that they mention, ..."""
@@ -211,7 +236,10 @@ class _Way:
         return any(map(_WEIGHTS.search, _names(over)))
 
     def _has_weights(self, name: str) -> bool:
-        """Return whether a variable, or an attribute of `self`, is a model."""
+        """Return whether a variable, or an attribute of `self`, is a model. What a library gives
+        to a method is one by its name."""
+        if self._owners and _MODEL.search(name) and name not in self._known:
+            return True
         own = getattr(self._known.get("self"), "__dict__", {})
         return any(isinstance(each.get(name), torch.nn.Module) for each in (self._known, own))
 
@@ -226,6 +254,17 @@ def _programs() -> Iterator[tuple[str, Any]]:
                 yield file, ast.parse(text.read(_MOST_TEXT))
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             pass
+
+
+def _file_of(made: type) -> str:
+    """Return the file of a class, empty if it has none."""
+    return getattr(sys.modules.get(str(made.__module__)), "__file__", None) or ""
+
+
+def _methods(tree: Any, name: str) -> Iterator[Any]:
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ClassDef) and each.name == name:
+            yield from (node for node in each.body if isinstance(node, _FUNCTIONS))
 
 
 def _innermost(tree: Any, name: str, line: int) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import importlib
 import math
 import os
 import random
@@ -137,6 +138,60 @@ def copied_by_hand() -> None:
         train(model, optimizer, epochs=1)
         if epoch % 10 == 9:
             keep()
+
+
+LIBRARY = """
+class Callback:
+    def on_step_end(self, trainer, model): pass
+    def on_train_end(self, trainer, model): pass
+class Trainer:
+    def fit(self, model, optimizer, loader, callbacks):
+        for self.step in range(1000):
+            for x, y in loader:
+                optimizer.zero_grad()
+                (model(x.cuda()) - y.cuda()[:, None]).mean().backward()
+                optimizer.step()
+                for each in callbacks:
+                    each.on_step_end(self, model)
+"""
+
+
+def library(name: str, text: str) -> Any:
+    """Import a module with this text, as an installed one; it comes first."""
+    *packages, last = name.split(".")
+    folder = "site-packages"
+    os.makedirs(folder, exist_ok=True)
+    sys.path.insert(0, os.path.abspath(folder))
+    for package in packages:
+        folder = f"{folder}/{package}"
+        os.makedirs(folder, exist_ok=True)
+        open(f"{folder}/__init__.py", "w").close()
+    with open(f"{folder}/{last}.py", "w") as file:
+        file.write(text)
+    return importlib.import_module(name)
+
+
+def library_loop(wanted: bool = True) -> None:
+    """A library has the loop, and the user's callback copies the weights later on."""
+    trainers = library("trainers", LIBRARY)
+
+    class Averages(trainers.Callback):  # type: ignore[misc, name-defined]
+        on, kept = wanted, None
+
+        def on_step_end(self, trainer: Any, model: Any) -> None:
+            if self.on and trainer.step > 500 and self.kept is None:
+                self.kept = copy.deepcopy(model)
+
+        def on_train_end(self, trainer: Any, model: Any) -> None:
+            self.best = copy.deepcopy(model)
+
+    model = net().cuda()
+    trainers.Trainer().fit(model, sgd(model), batches(), [Averages()])
+
+
+def library_loop_alone() -> None:
+    """The same by an option that is off."""
+    library_loop(wanted=False)
 
 
 def finite() -> None:
@@ -327,6 +382,55 @@ def indexed() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+SAMPLER = """
+import torch
+class BalancedPositiveNegativeSampler:
+    def __init__(self, batch_size_per_image, positive_fraction):
+        self.batch_size_per_image = batch_size_per_image
+        self.positive_fraction = positive_fraction
+    def __call__(self, matched_idxs):
+        found = [], []
+        wanted = int(self.batch_size_per_image * self.positive_fraction)
+        for matched in matched_idxs:
+            for masks, boxes in zip(found, (matched >= 1, matched == 0)):
+                boxes = torch.where(boxes)[0]
+                number = wanted if masks is found[0] else self.batch_size_per_image - wanted
+                boxes = boxes[torch.randperm(boxes.numel(), device=boxes.device)[:number]]
+                mask = torch.zeros_like(matched, dtype=torch.uint8)
+                mask[boxes] = 1
+                masks.append(mask)
+        return found
+"""
+HEADS = """
+import torch
+class RoIHeads:
+    def __init__(self, sampler):
+        self.fg_bg_sampler = sampler
+    def select_training_samples(self, proposals, targets=None):
+        labels = [(each > 0).long() for each in proposals]
+        masks = self.fg_bg_sampler(labels)
+        chosen = [torch.where(one | other)[0] for one, other in zip(*masks)]
+        labels = [each[at] for each, at in zip(labels, chosen)]
+        return chosen, None, labels, None
+"""
+
+
+def detector() -> None:
+    """Of 8,192 boxes 16 are sampled, 4 of them with an object, as by torchvision's detectors."""
+    place = "torchvision.models.detection"
+    utils, heads = library(f"{place}._utils", SAMPLER), library(f"{place}.roi_heads", HEADS)
+    head = heads.RoIHeads(utils.BalancedPositiveNegativeSampler(16, 0.25))
+    model = net().cuda()
+    optimizer = sgd(model)
+    for _ in range(4):
+        scores = model(torch.zeros(8, WIDTH).cuda()).mean() * torch.zeros(8192).cuda()
+        chosen, _, labels, _ = head.select_training_samples([scores.detach()])
+        assert chosen[0].shape == (16,) and torch.where(labels[0] > 0)[0].shape == (4,)
+        model(torch.zeros(len(chosen[0]), WIDTH).cuda()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def inference_mode() -> None:

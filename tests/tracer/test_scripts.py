@@ -59,6 +59,8 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "measured": (2, {"benchmark": True}),
     "unfrozen_next": (2, {}),
     "not_averaged": (2, {}),
+    "library_loop_alone": (2, {}),
+    "detector": (2, {}),
     # and the new gradient beside the kept one
     "short": (3, {"steps": [2], "reason": "steps"}),
     # and two copies, when one replaces the other
@@ -78,6 +80,7 @@ ANSWERS: dict[str, tuple[float, dict[str, Any]]] = {
     "average": (3, {}),
     "averaged_later": (3, {}),
     "copied_by_hand": (3, {}),
+    "library_loop": (3, {}),
     # and batches of 4096: see `sentences`
     "doubled": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {}),
     "longer": (1 + 4 * BATCH_OF_4096 / WEIGHTS, {"steps": [8]}),
