@@ -17,7 +17,7 @@ from proofs.crash.account import Account, account_of
 from proofs.crash.jobs import Submitted
 from proofs.crash.matrix import Matrix, Tally
 from proofs.crash.place import Failed, Place
-from proofs.crash.synced import COPIES, TOLD, copy_folder
+from proofs.crash.synced import COPIES, TOLD
 from proofs.crash.watcher import ERRORS, POWER, append
 from proofs.server import stored
 from tests.waiting import wait_until
@@ -101,7 +101,7 @@ def _put_back(place: Place, source: str, model: str) -> None:
     home = place.paths.state
     os.chdir("/")
     shutil.rmtree(home)
-    copy_folder(f"{source}/{model}", home)
+    shutil.copytree(f"{source}/{model}", home, symlinks=True)
     shutil.rmtree(place.work)
     shutil.copytree(f"{source}/work", place.work, symlinks=True)
     os.chdir(place.work)
