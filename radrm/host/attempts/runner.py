@@ -207,7 +207,7 @@ class Runner:
         self._users = () if launch["uid"] is None else (launch["uid"],)
         self._job = 0
         self._forks: int | None = None
-        """What the machine had started before the job."""
+        """What the machine had started when the job had just begun."""
         self._began_s = 0.0
         self._memory_kills = 0
         self._watcher = 0
@@ -279,9 +279,7 @@ class Runner:
         go, begin = os.pipe()
         errors, tell = job_process.error_sockets()
         group, not_limited = self._make_groups()
-        self._forks = forks()
         self._began_s = wall_s()
-        self._memory_kills = memory_kills()
         born = clone_into(group) if group is not None else None
         self._job = os.fork() if born is None else born
         if self._job == 0:
@@ -314,6 +312,8 @@ class Runner:
             job_process.let_go_on(begin)
             crossed("job begun")
             _tell()
+            # Not before, for the job need not wait.
+            self._forks, self._memory_kills = forks(), memory_kills()
         finally:
             os.close(begin)
         return errors

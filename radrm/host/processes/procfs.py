@@ -25,6 +25,8 @@ MOST_MOUNTS = 16 << 20
 """Bytes of a list of mounts: users may mount, too."""
 _CHUNK = 1 << 16
 _LONGEST_TOKEN = 256
+_MISSED = 1000
+"""Processes that may have begun between a process and a count after its beginning."""
 
 
 def start_of(path: str, most: int = MOST_READ) -> bytes:
@@ -169,11 +171,12 @@ def are_in_turn(pid: int, since: int | None) -> bool:
     """Whether every process that is newer than `pid` has a higher number: the kernel gives them out
     in turn, and begins again from the bottom.
 
-    `since` is what `forks` said before that process began. A user who uses up numbers without
-    starting processes can make this wrong.
+    `since` is what `forks` said when that process had just begun: on a server with many CPUs the
+    kernel takes milliseconds to say it. A user who uses up numbers without starting processes can
+    make this wrong.
     """
     now, most = forks(), start_of("/proc/sys/kernel/pid_max").strip()
-    return since is not None and now is not None and now - since < int(most or b"0") - pid
+    return since is not None and now is not None and now - since < int(most or b"0") - pid - _MISSED
 
 
 def groups_of_process(folder: str = "/proc/self") -> list[tuple[str, str, str]]:

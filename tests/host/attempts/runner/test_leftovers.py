@@ -103,20 +103,12 @@ def test_a_stop_and_a_kill_reach_what_is_left(attempt: Attempt, waits: bool) -> 
     script = "echo $$ >pid; exec 3> >(exec sleep 1000)\nexit 5"
     process = attempt.start(script=f"#!/bin/bash\n{script}", waits_for_all=waits)
     main = int(wait_until(lambda: (attempt.cwd / "pid").exists() and attempt.text("pid")))
-    wait_until(lambda: not _lives(main))
+    wait_until(lambda: not os.path.exists(f"/proc/{main}"), "its end to be noticed")
     process.send_signal(signal.SIGTERM if waits else signal.SIGUSR2)
     assert process.wait(60) == 0
     end = attempt.record("exit.json")
     assert (end["code"], end["left"]) == (5, None)
     assert ("itself_ago_s" in end) != waits, "its script has ended, and that is its end"
-
-
-def _lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return ") Z " not in stat.read()
-    except FileNotFoundError:
-        return False
 
 
 def nobody() -> dict[str, Any]:
