@@ -22,6 +22,8 @@ from msgspec.structs import asdict
 from radrm.estimators.gpumemnet.features import Family, Features, features_of
 from radrm.estimators.memory import context_mib
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
+from radrm.estimators.summaries.read import read_summary
+from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.structs import replace
 
 HERE = Path(__file__).parent
@@ -103,6 +105,26 @@ def modelled(family: Family) -> Iterator[Row]:
     with MODELLED[family].open() as file:
         for row in csv.DictReader(file):
             yield Row(row["name"], _features(row), float(row["memory_mib"]), False)
+
+
+def published_jobs(gpus: int = 1) -> Mapping[str, JobFile]:
+    """The measured jobs of the prototype on so many GPUs, by name; epochs make no difference. The
+    batch size is the command's."""
+    found: dict[str, JobFile] = {}
+    for path in sorted((SHARED / "jobs").glob("*.rad")):
+        job = read_job_file(path.read_bytes(), path.name, {})
+        if job.measured is not None and (job.options.gpus or 1) == gpus:
+            found.setdefault(path.stem.replace("50e", "20e"), job)
+    return found
+
+
+def summarized(job: JobFile) -> Features | None:
+    """The features in a published job's summary; their names differ in their case."""
+    summaries = {path.name.lower(): path for path in (SHARED / "jobs").glob("*.model")}
+    path = summaries.get((job.options.model_summary or "").lower())
+    if path is None:
+        return None
+    return features_of(read_summary(path.read_text()), job.options.batch_size or 0)
 
 
 # ------------------------------------------------------------------ features on disk

@@ -9,38 +9,21 @@ GPUMemNet's with the shipped weights, which have seen TIMM's measurements of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from benchmarks import markdown
-from benchmarks.gpumemnet.data import SHARED, modelled
+from benchmarks.gpumemnet.data import modelled, published_jobs, summarized
 from benchmarks.gpumemnet.scores import LARGEST_MEASURED_MIB
 from benchmarks.gpumemnet.train import STEPS_OF_8_GB
 from radrm.estimators.gpumemnet.estimator import bucket_edge_mib
-from radrm.estimators.gpumemnet.features import Family, features_of
-from radrm.estimators.summaries.read import read_summary
-from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.estimators.gpumemnet.features import Family
+from radrm.jobfile.radfile import JobFile
 
 _FAILED_MIB = 1e6
 """A figure beyond any GPU: the estimator gave none."""
 
 
-def jobs(gpus: int = 1) -> Mapping[str, JobFile]:
-    """The measured jobs on so many GPUs, by name; epochs make no difference."""
-    found: dict[str, JobFile] = {}
-    for path in sorted((SHARED / "jobs").glob("*.rad")):
-        job = read_job_file(path.read_bytes(), path.name, {})
-        if job.measured is not None and (job.options.gpus or 1) == gpus:
-            found.setdefault(path.stem.replace("50e", "20e"), job)
-    return found
-
-
 def ours(job: JobFile) -> float | None:
     """What GPUMemNet says of a job's summary, in MiB."""
-    summaries = {path.name.lower(): path for path in (SHARED / "jobs").glob("*.model")}
-    path = summaries.get((job.options.model_summary or "").lower())
-    if path is None:
-        return None
-    features = features_of(read_summary(path.read_text()), job.options.batch_size or 0)
+    features = summarized(job)
     return bucket_edge_mib(features) if features is not None else None
 
 
@@ -52,7 +35,7 @@ def near_edges(family: Family, part: float = 0.05) -> float:
 
 
 def main() -> None:
-    measured = jobs()
+    measured = published_jobs()
     figures: dict[str, dict[str, float | None]] = {
         "FakeTensor, published": {name: job.faketensor for name, job in measured.items()},
         "Horus, published": {name: job.horus for name, job in measured.items()},
@@ -72,7 +55,7 @@ def main() -> None:
         ends = (f"{name}: {off[name]:+.1f}" for name in (least, most))
         rows.append((estimator, str(len(off)), str(below), *ends))
     cnns, transformers = map(near_edges, (Family.CNN, Family.TRANSFORMER))
-    large = jobs(2)["gpt2_large_2"]
+    large = published_jobs(2)["gpt2_large_2"]
     measured_mib, named_mib = large.measured or 0, ours(large) or 0
     heads = ("GiB above the measured memory", "jobs", "below", "furthest below", "furthest above")
     print(*markdown.table(heads, rows), sep="\n")

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks import markdown
-from benchmarks.gpumemnet.data import SHARED, Row
+from benchmarks.gpumemnet.data import Row, published_jobs, summarized
 from benchmarks.gpumemnet.fit import bucket_of
 from radrm.estimators.gpumemnet.estimator import Ensemble
-from radrm.estimators.gpumemnet.features import Family, features_of
-from radrm.estimators.summaries.read import read_summary
-from radrm.jobfile.radfile import read_job_file
+from radrm.estimators.gpumemnet.features import Family
 
 LARGEST_MEASURED_MIB = 40_500
 """The thesis measured on 40 GB, so its tables have no job that needs more."""
@@ -85,30 +83,18 @@ def part_f1(precision: float, recall: float) -> float:
 # ------------------------------------------------------------------ the published jobs
 
 
-def published_jobs(family: Family) -> list[tuple[str, Row, float | None]]:
-    """Name, job and published GPUMemNet figure of each different measured job of a family.
-
-    Two jobs that differ in epochs alone are one. The batch size is the command's.
-    """
-    folder = SHARED / "jobs"
-    summaries = {path.name.lower(): path for path in folder.glob("*.model")}
-    found: dict[str, tuple[str, Row, float | None]] = {}
-    for path in sorted(folder.glob("*.rad")):
-        job = read_job_file(path.read_bytes(), path.name, {})
-        summary = summaries.get((job.options.model_summary or "").lower())
-        if summary is None or job.measured is None or (job.options.gpus or 1) > 1:
-            continue
-        features = features_of(read_summary(summary.read_text()), job.options.batch_size or 0)
-        if features is not None and features.family is family:
-            key = path.stem.replace("50e", "20e")
-            row = Row(path.stem, features, job.measured, True)
-            found.setdefault(key, (path.stem, row, job.gpumemnet))
-    return list(found.values())
+def jobs_of(family: Family) -> list[tuple[str, Row, float | None]]:
+    """Name, job and published GPUMemNet figure of each different measured job of a family."""
+    return [
+        (name, Row(name, features, job.measured or 0.0, True), job.gpumemnet)
+        for name, job in published_jobs().items()
+        if (features := summarized(job)) is not None and features.family is family
+    ]
 
 
 def published_lines(name: str, tested: Ensemble, family: Family) -> list[Line]:
     """Ours on the published jobs, and the published figures on the same."""
-    jobs = published_jobs(family)
+    jobs = jobs_of(family)
     if not jobs:
         return []
     edges = tested.edges_mib

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from statistics import fmean, median
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from radrm.client.estimates import TRACED, Asked, answer, memory_of, traced
+from radrm.client.text import Document
 from radrm.config import Config
 from radrm.core.records import Estimate
 from radrm.core.units import WHOLE_DEVICE_MIB
@@ -80,9 +80,6 @@ def accuracy(estimator: str, cases: Sequence[Case]) -> Evaluation:
         upper_over=fmean(e / whole for e, whole in upper_over) if upper_over else None,
         seconds=median(seconds) if seconds else None,
     )
-
-
-Document = dict[str, Any]
 
 
 def estimators_known(config: Config) -> list[Document]:

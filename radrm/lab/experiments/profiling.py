@@ -16,12 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
 from radrm.client.connection import Client, find_spool
-from radrm.client.text import FINAL
+from radrm.client.text import FINAL, Document
 from radrm.core.constraints.kinds import is_name_of
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.estimators.learning.profile import LEAST_S
@@ -31,7 +30,6 @@ from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.lab.documents import Profiled
 
-Document = dict[str, Any]
 START_S = 30.0
 """How long (real seconds) a probe may wait for GPUs that were idle a moment ago."""
 _PAUSE_S = 0.2

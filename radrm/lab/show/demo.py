@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
 
 from msgspec import Struct, field
 from rich.console import Console, Group, JustifyMethod, RenderableType
@@ -17,13 +16,12 @@ from rich.text import Text
 
 from radrm.cli.show.devices import memory_bar
 from radrm.cli.show.jobs import job_rows
+from radrm.client.text import Document
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 from radrm.extras import command
 from radrm.lab.experiments.demo.numbers import ROWS, Figures, rows, verdict
 from radrm.lab.experiments.demo.run import GPUS, LIMIT_S, TIME_SCALE, Run, Scene, faults, recovered
-
-Document = dict[str, Any]
 
 _STYLE = {
     "PENDING": "yellow",

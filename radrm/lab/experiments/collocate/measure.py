@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from radrm import __version__
-from radrm.client.text import warn
+from radrm.client.text import Document, warn
 from radrm.config import Config
 from radrm.config.goals import resolved
 from radrm.errors import DeviceError, Refused
@@ -83,9 +83,6 @@ def _work(demands: Sequence[float]) -> float:
 
 def _sum(demands: Sequence[float]) -> str:
     return " + ".join(f"{each:.2f}" for each in demands)
-
-
-Document = dict[str, Any]
 
 
 class Servers(Struct, frozen=True):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from msgspec import field
 
-from radrm.lab.experiments.collocate.numbers import Document, Results, Round, round_document
+from radrm.client.text import Document
+from radrm.lab.experiments.collocate.numbers import Results, Round, round_document
 
 _NOT_OF_A_MIX: Document = dict.fromkeys(
     ("time_s", "step_s", "energy_per_copy_j", "energy_per_step_j", "copy_peak_mib")

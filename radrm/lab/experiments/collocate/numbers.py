@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, field
 
+from radrm.client.text import Document
 from radrm.errors import UsageError
 from radrm.lab import documents
 from radrm.progress_lines import Lines
@@ -86,8 +87,6 @@ def rate(points: Iterable[Point], since_s: float, until_s: float) -> float | Non
         return None
     return (last.step - first.step) / (last.at_s - first.at_s)
 
-
-Document = dict[str, Any]
 
 MODES = ("timeslice", "mps", "mig")
 MOST_COPIES = 48

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
 from radrm.client.connection import Client
+from radrm.client.text import Document
 from radrm.core.units import show_mib
 from radrm.errors import RadrmError, Refused
 from radrm.host.storage.paths import Paths
-
-Document = dict[str, Any]
 
 QUIET_MIB = 256
 """Memory in use (by a desktop, a monitor) up to which a GPU counts as idle."""

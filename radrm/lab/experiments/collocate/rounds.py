@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from radrm.client.tail import Tail
-from radrm.client.text import FINAL
+from radrm.client.text import FINAL, Document
 from radrm.errors import Refused, plain
 from radrm.host.gpus.nvml.library import load
 from radrm.lab.experiments.collocate.numbers import CopyRun, Round, Steps
@@ -77,8 +77,6 @@ def mean_traffic(
     received, sent = map(fmean, zip(*samples, strict=True))
     return received, sent
 
-
-Document = dict[str, Any]
 
 _FREE = ("idle", "others")
 """States of a device without jobs. What other processes use of it is measured apart."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from radrm.client.text import FINAL
+from radrm.client.text import FINAL, Document
 from radrm.core.units import show_seconds
-
-Document = dict[str, Any]
 
 
 class Meter(Struct):

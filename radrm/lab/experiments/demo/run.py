@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from radrm.client.text import FINAL
+from radrm.client.text import FINAL, Document
 from radrm.errors import plain
 from radrm.lab.experiments.demo.numbers import Figures, Meter, figures
 from radrm.lab.experiments.demo.server import DemoServer
@@ -74,8 +74,6 @@ TIME_SCALE = 60.0
 LIMIT_S = 75.0
 """Real seconds from the command's start after which the demo stops waiting."""
 _REFRESH_S = 0.25
-
-Document = dict[str, Any]
 
 
 class Scene(Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from radrm.client.connection import Client, batches
-from radrm.client.text import FINAL
+from radrm.client.text import FINAL, Document
 from radrm.config import Config
 from radrm.core.records import DECLARED
 from radrm.errors import DeviceError, RadrmError, Unreachable
@@ -99,8 +99,6 @@ def own_server() -> Iterator[Server]:
             scale=float(about["time_scale"]),
         )
 
-
-Document = dict[str, Any]
 
 _READ_EVERY_S, _SHORTEST_PAUSE_S = 5.0, 0.25
 """Time between two readings: of the daemon's clock, and the least of real time."""

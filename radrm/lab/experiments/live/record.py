@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct, field
 
+from radrm.client.text import Document
 from radrm.core.words import Outcome
 from radrm.lab.simulator.metrics import Metrics, metrics
 from radrm.lab.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.structs import replace
-
-Document = dict[str, Any]
 
 
 class _Device(Struct):
