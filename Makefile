@@ -82,14 +82,13 @@ pages: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.pages $(if $(DATA),--data $(DATA))
 
 bench-deadlines: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.deadlines
+	@$(BIN)/python -m benchmarks.pages --write --only benchmarks.deadlines
 
 bench-elastic: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.elastic
+	@$(BIN)/python -m benchmarks.pages --write --only benchmarks.elastic
 
-PEERS ?=
 bench-peers: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.peers $(PEERS)
+	@for each in peers growth; do $(BIN)/python -m benchmarks.pages --write --only benchmarks.$$each; done
 
 PART ?=
 bench-slurm: $(VENV)/.dev

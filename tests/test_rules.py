@@ -30,6 +30,7 @@ from radrm.wiring import (
     settings_of,
 )
 from tests.docs.commands.pages import blocks
+from tests.packages import install
 from tests.paths import REPOSITORY
 from tests.world import GIB, World, gpus
 
@@ -55,20 +56,11 @@ PROJECT, CONFIGURATION = (block.text for block in BLOCKS if block.kind == "toml"
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's package, as an installer would leave it."""
-    about = tmp_path / "site_rules-1.0.dist-info"
-    about.mkdir()
-    for file, text in PROGRAMS.items():
-        (tmp_path / file).write_text(text)
-        monkeypatch.delitem(sys.modules, file.removesuffix(".py"), raising=False)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: site-rules\nVersion: 1.0\n")
+    modules = {file.removesuffix(".py"): text for file, text in PROGRAMS.items()}
+    for module in modules:
+        monkeypatch.delitem(sys.modules, module, raising=False)
     points = tomllib.loads(PROJECT)["project"]["entry-points"]
-    lines = (
-        line
-        for group, named in points.items()
-        for line in (f"[{group}]", *(f"{name} = {place}" for name, place in named.items()))
-    )
-    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(install(tmp_path, points, **modules))
 
 
 def test_the_examples_import_nothing_of_radrm_but_the_interface() -> None:

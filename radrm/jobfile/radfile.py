@@ -297,7 +297,10 @@ def _directives(
             try:
                 words = _split(rest[0] if rest else "")
             except ValueError as cause:
-                raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
+                step = "close the quotes"
+                if line.endswith("\\"):
+                    step = "leave the backslash out, and begin each line with #RAD"
+                raise BadFile(f"{here}: {str(cause).lower()}; {step}") from None
             raw = parse_words(words, here, raw)
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
         elif _is_nearly("rad", line) or _is_nearly("radrm", line):

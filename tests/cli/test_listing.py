@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from radrm.cli.help import help_of
 from radrm.cli.listing import ALIASES, FIRST, of_group, overview
 from radrm.cli.listing import commands as listed
 from tests.cli.heavy import HEAVY
+from tests.imports import imported_by
 from tests.paths import REPOSITORY
 
 
@@ -128,21 +128,8 @@ _OF_ELASTIC = {"pickle", "shutil", "socket", "selectors", "typing"}
     [("--help", _OF_ELASTIC), ("--version", set[str]()), ("qqq", {*_OF_ELASTIC, "difflib"})],
 )
 def test_they_import_little(word: str, allowed: set[str]) -> None:
-    code = (
-        "import sys; before = set(sys.modules)\n"
-        "from radrm.cli import main\n"
-        "try: main.main()\n"
-        "except SystemExit: print(*(set(sys.modules) - before), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, word],
-        env={"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert set(done.stderr.splitlines()[-1].split()).isdisjoint(HEAVY - allowed)
+    found = imported_by("from radrm.cli import main; main.main()", word)
+    assert found.isdisjoint(HEAVY - allowed)
 
 
 @pytest.mark.parametrize("name", sorted({*listed()} - {"submit", "run", "edit"}))

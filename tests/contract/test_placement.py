@@ -132,9 +132,7 @@ def test_what_can_never_run_fails_at_once_with_the_reason(wish: dict, words: str
 def test_an_estimate_beyond_every_device_means_a_whole_device() -> None:
     world = World(gpus(1))
     job = world.submit(2**30)
-    attempt = world.live(job)
-    assert attempt is not None
-    assert attempt.placement.collocation is Collocation.EXCLUSIVE
+    assert world.live(job).placement.collocation is Collocation.EXCLUSIVE
     assert world.why(world.submit(100)) == ["taken", "count"]
 
 
@@ -211,12 +209,12 @@ def test_an_mps_server_of_one_gpu_has_no_clients_on_several() -> None:
     alone = World(gpus(2, mps=True))
     job = alone.submit(GIB, gpus=2)
     attempt = alone.live(job)
-    assert attempt is not None and attempt.placement.collocation is Collocation.TIMESLICE
+    assert attempt.placement.collocation is Collocation.TIMESLICE
     single = alone.submit(GIB, smact=0.1)
     assert alone.state(single) is JobState.PENDING, "MPS and time-slices do not mix"
     spanning = World(gpus(2, mps=True, mps_spans=True))
     attempt = spanning.live(spanning.submit(GIB, gpus=2))
-    assert attempt is not None and attempt.placement.collocation is Collocation.MPS
+    assert attempt.placement.collocation is Collocation.MPS
 
 
 def test_a_faulty_device_takes_nobody_and_says_why() -> None:

@@ -108,8 +108,7 @@ def test_one_that_dies_again_beside_others_gets_a_device_of_its_own() -> None:
     died = dies(world, job, 28 * GIB, 4 * GIB)
     assert (died.state, died.own_device) == (JobState.RECOVERING, True)
     world.end(other)
-    attempt = world.live(job)
-    assert attempt is not None and attempt.placement.collocation is Collocation.EXCLUSIVE
+    assert world.live(job).placement.collocation is Collocation.EXCLUSIVE
     settles(world, job, 20 * GIB)
     assert world.why(world.submit(GIB, smact=0.1))[0] == "taken"
 
@@ -140,8 +139,7 @@ def test_recovery_is_bounded_under_a_policy_that_looks_at_nothing(rule: Any) -> 
 def test_own_device_reserves_all_of_it_to_the_end() -> None:
     world, job = recovered(TIMESLICE, recovery=OwnDevice())
     settles(world, job, 10 * GIB)
-    attempt = world.live(job)
-    assert attempt is not None and attempt.placement.collocation is Collocation.EXCLUSIVE
+    assert world.live(job).placement.collocation is Collocation.EXCLUSIVE
     assert world.why(world.submit(GIB, smact=0.1))[0] == "taken"
 
 
@@ -311,7 +309,6 @@ def test_the_blame_goes_to_who_took_more_than_was_reserved(
     world.pass_time(1.0)
     job = world.end(job, 1, oom=OutOfMemory("test", wanted and wanted * GIB))
     (told,) = rule.told
-    assert told.blame is not None
     assert (told.blame.cause, told.blame.device, told.blame.why) == (cause, "GPU-0", why)
     assert told.blame.reserved_mib == 4 * GIB
     reason = world.attempts[job.id, 1].reason or ""
@@ -346,7 +343,7 @@ def test_a_client_at_its_cap_dies_of_its_own_need() -> None:
     world.used.update({other.id: 9 * GIB, job.id: 3 * GIB})
     world.pass_time(1.0)
     world.end(job, 1, oom=OutOfMemory("test"))
-    assert rule.told[0].blame is not None and rule.told[0].blame.cause is Cause.OWN
+    assert rule.told[0].blame.cause is Cause.OWN
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -274,9 +274,7 @@ def test_a_turn_ends_when_another_user_comes() -> None:
     assert world.where(waiting) == ()
     assert offers_to(world, waiting)[0].refusal is None
     world.submit(10 * GIB, smact=0.9, uid=1001)
-    refusal = offers_to(world, waiting)[0].refusal
-    assert refusal is not None
-    assert refusal.rule == "turn"
+    assert offers_to(world, waiting)[0].refusal.rule == "turn"
 
 
 def test_what_is_kept_of_jobs_that_ended_is_dropped() -> None:

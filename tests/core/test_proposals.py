@@ -89,8 +89,7 @@ def test_what_does_not_run_cannot_be_stopped(kind: type[Proposal]) -> None:
     world = server()
     job = world.submit(GIB, checkpoint=SAVES)
     for job_id in (job.id, 99):
-        refusal = check(world.scheduler.state, kind(job_id=job_id))
-        assert refusal is not None and refusal.rule == "job"
+        assert check(world.scheduler.state, kind(job_id=job_id)).rule == "job"
 
 
 @pytest.mark.parametrize("first", [Migrate, ResizeTo])
@@ -109,8 +108,7 @@ def test_one_move_at_a_time(first: type[Proposal], second: type[Proposal]) -> No
     again = second(job_id=job.id, placement=elsewhere[second])  # type: ignore[call-arg]
     assert propose(world, move) is None
     reserved_on = dict(world.reservations)
-    refusal = propose(world, again)
-    assert refusal is not None and refusal.rule == "moving"
+    assert propose(world, again).rule == "moving"
     assert world.reservations == reserved_on, "nothing is reserved for a move that is not made"
 
 
@@ -119,7 +117,7 @@ def test_nothing_starts_while_the_server_cannot_start_anything() -> None:
     job = world.submit(GIB)
     world.scheduler.state.launch_error = "the disk is full"
     refusal = check(world.scheduler.state, Start(job_id=job.id, placement=STAY))
-    assert refusal is not None and refusal.rule == "launch" and "disk is full" in refusal.message
+    assert refusal.rule == "launch" and "disk is full" in refusal.message
 
 
 def test_the_exclusive_policy_waits_for_an_idle_device() -> None:
@@ -144,9 +142,7 @@ def test_a_job_moves_to_more_memory_of_its_device() -> None:
     assert len(ledger.reservations) == 2 and ledger.free_mib() == 10 * GIB, "they do not add up"
     rival = world.submit(20 * GIB)
     refusal = propose(world, Start(job_id=rival.id, placement=on("GPU-0", mib=20 * GIB)))
-    assert refusal is not None and refusal.rule == "memory"
+    assert refusal.rule == "memory"
     world.obey = True
-    attempt = world.live(job)
-    assert attempt is not None
-    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial))
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=world.live(job).serial))
     assert [(r.kind.value, r.mib) for r in world.stored.values()] == [("running", 30 * GIB)]

@@ -317,8 +317,7 @@ def test_a_ledger_hears_of_an_exit_later() -> None:
     admit(led, 2, 1000, smact=0.3)
     led.take(reading(1005.0, used=0, smact=0.5, power_w=100.0))
     led.take(reading(1015.0, used=0, smact=0.5, power_w=100.0))
-    usage = led.release(1, now_s=1030.0, left_s=1020.0)
-    assert usage is not None and usage.energy_j == pytest.approx(20 * 50.0)
+    assert led.release(1, now_s=1030.0, left_s=1020.0).energy_j == pytest.approx(20 * 50.0)
     assert led.warm_from_s == 1021.0
     led.take(reading(1019.0, used=0, smact=0.2, power_w=100.0))
     assert "not been read since" in (led.unreadable(1020.0) or ""), "read before it had ended"

@@ -26,6 +26,7 @@ from radrm.host.storage.paths import paths_for
 from tests.documents import errors_of, whole
 from tests.forks import daemons as forks
 from tests.forks.daemons import Fork
+from tests.packages import install
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -104,12 +105,10 @@ class DaemonHome:
 
     def kill(self) -> None:
         """kill -9, and reap."""
-        assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 
@@ -143,6 +142,10 @@ class DaemonHome:
             self.ask("cancel", user=user)
         if users:
             wait_until(lambda: not self.ask("page", limit=1)["total"], "the jobs' end")
+
+    def install(self, points: Mapping[str, Mapping[str, str]], **modules: str) -> None:
+        """Have daemons and commands find a package of a third party (`tests/packages.py`)."""
+        self.environment["PYTHONPATH"] += f":{install(self.folder / 'packages', points, **modules)}"
 
     def for_guest(self, work: Path) -> DaemonHome:
         """The same daemon for a test that neither ends it nor changes its settings, with a working

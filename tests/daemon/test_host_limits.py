@@ -121,14 +121,7 @@ def test_a_job_is_told_its_cpus(daemon: DaemonHome) -> None:
 
 def with_planner(home: DaemonHome, name: str, code: str) -> None:
     """Have the daemon run this planner of a third party beside the default."""
-    folder = home.folder / "packages"
-    about = folder / f"{name}-1.0.dist-info"
-    about.mkdir(parents=True)
-    (folder / f"{name}.py").write_text(code)
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    entry = f"[radrm.planners]\n{name} = {name}:{name.title()}\n"
-    (about / "entry_points.txt").write_text(entry)
-    home.environment["PYTHONPATH"] += f":{folder}"
+    home.install({"radrm.planners": {name: f"{name}:{name.title()}"}}, **{name: code})
     home.settings = [f'planner=["strict", "{name}"]', "progress.interval_s=1"]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-from pathlib import Path
 
 from tests.daemon.harness import DaemonHome, simjob
 from tests.paths import REPOSITORY
@@ -28,13 +26,7 @@ class Broken:
 
 
 def test_a_policy_that_raises_is_set_aside_and_said(home: DaemonHome) -> None:
-    folder = home.folder / "packages"
-    about = folder / "third_party-1.0.dist-info"
-    about.mkdir(parents=True)
-    (folder / "third_party.py").write_text(RULES)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[radrm.policies]\nbroken = third_party:Broken\n")
-    home.environment["PYTHONPATH"] += f":{folder}"
+    home.install({"radrm.policies": {"broken": "third_party:Broken"}}, third_party=RULES)
     home.settings = ["policy=broken"]
     home.fixed = ["core.retry_s=90000", "core.retry_most_s=90000"]
     home.start()
@@ -64,13 +56,7 @@ class ByName:
 
 
 def test_an_estimator_is_added_to_auto_and_one_that_fails_harms_nobody(home: DaemonHome) -> None:
-    folder = home.folder / "packages"
-    about = folder / "theirs-1.0.dist-info"
-    about.mkdir(parents=True)
-    (folder / "theirs.py").write_text(ESTIMATORS)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[radrm.estimators]\nby-name = theirs:ByName\n")
-    home.environment["PYTHONPATH"] += f":{folder}"
+    home.install({"radrm.estimators": {"by-name": "theirs:ByName"}}, theirs=ESTIMATORS)
     home.settings = ['estimators.auto.also=["by-name"]']
     home.start()
     jobs = [home.submit(f"--name={name}", "--", "true") for name in ("fails", "works")]
@@ -93,25 +79,10 @@ TRACE = """submit_s,name,gpus,duration_s,memory_mib,smact
 """
 
 
-def installed(folder: Path) -> Path:
-    """The example package in a folder, as an installer leaves it there."""
-    about = folder / "site_rules-1.0.dist-info"
-    about.mkdir(parents=True)
-    shutil.copy(PACKAGE / "site_rules.py", folder)
-    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
-    name, version = project["name"], project["version"]
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    points = [
-        line
-        for group, rules in project["entry-points"].items()
-        for line in (f"[{group}]", *(f"{rule} = {target}" for rule, target in rules.items()))
-    ]
-    (about / "entry_points.txt").write_text("\n".join(points) + "\n")
-    return folder
-
-
 def test_the_example_package_decides_in_the_simulator_and_in_a_daemon(home: DaemonHome) -> None:
-    home.environment["PYTHONPATH"] += f":{installed(home.folder / 'packages')}"
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    rules = (PACKAGE / "site_rules.py").read_text()
+    home.install(project["entry-points"], site_rules=rules)
     trace = home.file("trace.csv", TRACE)
     words = ("--order=due-first", "--policy=pack-active", "--known=smact,duration")
     found = home.json("simulate", str(trace), "--gpus=sim:2xA100-40GB", *words)

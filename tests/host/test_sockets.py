@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from radrm.errors import Unreachable
 from radrm.host.sockets import Peer, connect, listen, peer
+from tests.imports import imported_by
 
 
 @pytest.fixture
@@ -84,10 +83,5 @@ def test_no_file_stays_open(deep):
 
 
 def test_it_is_light_to_import():
-    code = (
-        "import sys; before = set(sys.modules); import radrm.host.sockets; "
-        "print(*set(sys.modules) - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"dataclasses", "inspect", "pathlib", "json", "asyncio", "msgspec"}
-    assert not heavy & set(done.stdout.split())
+    assert not heavy & imported_by("import radrm.host.sockets")

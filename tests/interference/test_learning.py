@@ -110,5 +110,4 @@ def test_it_follows_a_change_of_the_server() -> None:
 )
 def test_a_damaged_state_begins_anew(damaged: Any) -> None:
     rng = Random(1)
-    found = LossLearner().learn(damaged, shown(rng, 0.2, mps=False))
-    assert found is not None and found["periods"] == 1
+    assert LossLearner().learn(damaged, shown(rng, 0.2, mps=False))["periods"] == 1

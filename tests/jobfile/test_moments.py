@@ -33,7 +33,6 @@ def at(zone: ZoneInfo, now: str) -> Here:
 
     def offset_s(wall_s: float) -> float:
         offset = datetime.fromtimestamp(wall_s, zone).utcoffset()
-        assert offset is not None
         return offset.total_seconds()
 
     return Here(datetime.fromisoformat(now).replace(tzinfo=zone).timestamp(), offset_s)

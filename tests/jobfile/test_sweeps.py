@@ -23,7 +23,6 @@ def job(*params: str, table: str | None = None, **options: str) -> JobFile:
 
 def elements(job_file: JobFile) -> list[dict[str, str]]:
     sweep = sweep_of(job_file)
-    assert sweep is not None
     return [dict(sweep.values(number)) for number in range(len(sweep))]
 
 
@@ -112,7 +111,6 @@ def test_a_sweep_is_bounded_as_a_whole() -> None:
 def test_an_element_gets_its_values_in_command_name_logs_and_variables() -> None:
     asked = job("lr=1/2%", "seed=..", name="t-{lr}-{no}", output="{seed}/{lr}-%a", env=["A=1"])  # type: ignore[arg-type]
     sweep = sweep_of(asked)
-    assert sweep is not None
     one = with_values(asked, sweep.values(0))
     assert one.argv == ("python", "a b 1/2%", "1/2%..", "{other} $1/2%")
     assert one.name == "t-1_2%-{no}" and one.options.output == "_/1_2%%-%a"
@@ -156,7 +154,7 @@ def test_lines_are_commands_of_a_shell() -> None:
     table = sweeps.table_of_lines('a "b", c\n\n  d | e  \n', "x")
     asked = with_table(wrap_command(list(sweeps.OF_LINES), {"params": "-"}), table)
     sweep = sweep_of(asked)
-    assert sweep is not None and len(sweep) == 2
+    assert len(sweep) == 2
     assert [with_values(asked, sweep.values(n)).argv[2] for n in (0, 1)] == ['a "b", c', "d | e"]
     with pytest.raises(UsageError, match="no command"):
         sweeps.table_of_lines(" \n\n", "x")

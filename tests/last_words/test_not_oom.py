@@ -194,7 +194,7 @@ def test_last_words_end_somewhere(kept: bool) -> None:
 )
 def test_absurd_requests_are_not_believed(request_: str) -> None:
     found = classify(FAILED, f"RuntimeError: CUDA out of memory. Tried to allocate {request_}")
-    assert found is not None and found.requested_mib is None
+    assert found.requested_mib is None
 
 
 # --------------------------------------------------------------------------- anything

@@ -174,7 +174,6 @@ def test_fatal_exceptions(exception: str, requested: int | None) -> None:
         traceback(exception) + TORCHRUN,
     ):
         found = classify(FAILED, text)
-        assert found is not None
         assert found.requested_mib == requested
         assert found.signature
 
@@ -227,9 +226,7 @@ NO_TRACEBACK = [
 @pytest.mark.parametrize(("text", "requested"), NO_TRACEBACK)
 def test_fatal_last_words(text: str, requested: int | None) -> None:
     for exit in (FAILED, Exit(code=134), Exit(signal=6), Exit(signal=11), Exit(code=255)):
-        found = classify(exit, EPOCHS + text + "\n")
-        assert found is not None
-        assert found.requested_mib == requested
+        assert classify(exit, EPOCHS + text + "\n").requested_mib == requested
 
 
 def test_the_record() -> None:
@@ -253,7 +250,6 @@ def test_the_record() -> None:
 )
 def test_programs_that_take_a_part_of_the_total(message: str, option: str) -> None:
     found = classify(FAILED, traceback(f"ValueError: {message}"))
-    assert found is not None
     assert (found.fraction, found.requested_mib) == (option, None)
 
 

@@ -74,7 +74,6 @@ class Farm(World):
         kept = self.rule_states["planner", "specon"]
         for at, (job_id, category) in enumerate(categories.items()):
             attempt = self.live(job_id)
-            assert attempt is not None
             kept.state["jobs"].setdefault(str(job_id), plain_note(attempt.serial)).update(
                 category=category, since=at + 1, loss=1.0, gain=0.005, high=11.0, fall=10.0
             )

@@ -66,9 +66,7 @@ def live_on(world: World) -> dict[int, float]:
 
 
 def _start_s(world: World, job: Job) -> float:
-    live = world.live(job)
-    assert live is not None and live.started is not None
-    return live.started.boot_s
+    return world.live(job).started.boot_s
 
 
 def _length_s(job: Job) -> float:
@@ -111,7 +109,7 @@ def test_what_an_endless_job_hides_has_no_start() -> None:
     found = played(world, rule)
     unknown = found.endless()
     assert found.starts == {} and found.over
-    assert unknown is not None and unknown.id == endless.id
+    assert unknown.id == endless.id
 
 
 def test_the_longest_run_times_give_the_latest_start() -> None:

@@ -140,7 +140,6 @@ def test_a_gpu_that_comes_free_anyway_counts(planner: str, how: str) -> None:
     world = full(planner)
     if how == "ends":
         live = world.live(1)
-        assert live is not None
         done = ev.AttemptEnded(at=world.now, job_id=1, serial=live.serial, exits=(Exit(0),))
         world.step(done)
     else:
@@ -189,9 +188,7 @@ def test_one_elastic_job_gives_back_the_cpus_that_one_job_needs() -> None:
     roles = (Role(needs=Needs(gpus=1, cpus=2.0, cpus_max=6.0)),)
     grown = [world.submit(GIB, roles=roles, resizing=Resizing.LIVE) for _ in range(2)]
     for job in grown:
-        live = world.live(job)
-        assert live is not None
-        shares = with_cpus(live.placement, {("main", 0): 6.0}).shares
+        shares = with_cpus(world.live(job).placement, {("main", 0): 6.0}).shares
         assert propose(world, SetShares(job_id=job.id, shares=shares)) is None
         world.run(10.0)
     world.actions.clear()

@@ -74,12 +74,10 @@ def play(world: Saving, move: Move) -> None:
     elif move.kind in ("saved", "failed") and asked:
         job = asked[move.pick % len(asked)]
         attempt = world.live(job)
-        assert attempt is not None
         event = ev.CheckpointTaken(
             at=world.now, job_id=job.id, serial=attempt.serial, progress=job.progress
         )
         pending = attempt.asked(ActionKind.CHECKPOINT)
-        assert pending is not None
         action = act.TakeCheckpoint(
             job_id=job.id, serial=attempt.serial, due_boot_s=pending.due_boot_s
         )

@@ -109,7 +109,7 @@ def test_the_sum_of_sm_activity_is_limited(
 
 def test_the_numbers_of_a_refusal_are_those_of_its_text() -> None:
     found = Packing().refuse(ask(job(1, 0.9)), offer(job(2, 0.8), job(3, 0.3), smact=None))
-    assert found is not None and found.rule == "demand"
+    assert found.rule == "demand"
     assert found.message == "needs SM activity of 0.90, 0.50 of the allowed 1.60 are left"
     assert (found.needed, found.available) == (0.9, pytest.approx(0.5))
 
@@ -117,7 +117,7 @@ def test_the_numbers_of_a_refusal_are_those_of_its_text() -> None:
 def test_a_device_whose_activity_is_neither_predicted_nor_measured_takes_no_other_job() -> None:
     starting = replace(offer(job(2, None), job(3, 0.1)), smact_refusal="its jobs changed")
     found = Packing().refuse(ask(job(1, 0.1)), starting)
-    assert found is not None and (found.rule, found.message) == ("smact", "its jobs changed")
+    assert (found.rule, found.message) == ("smact", "its jobs changed")
     assert refused(ask(job(1, 0.1)), replace(starting, smact=0.5)) is None
 
 
@@ -190,7 +190,6 @@ def test_a_job_is_time_sliced_only_where_it_adds_enough_work(
 def test_a_refusal_for_too_little_work_names_what_was_assumed() -> None:
     there = offer(job(2, 0.9), mode=Collocation.TIMESLICE)
     found = Packing().refuse(ask(job(1, None)), there)
-    assert found is not None
     assert found.message == (
         "with SM activity of 0.40 (assumed; see --smact) beside 0.90, sharing adds -0.09 of work, "
         "at least 0.06 is needed"
@@ -207,7 +206,7 @@ def test_what_is_usual_here_is_assumed_of_an_unknown_job() -> None:
     there = offer(job(2, 0.9), mode=Collocation.TIMESLICE)
     assert refused(ask(usual(1, 0.1)), offer(job(2, 0.5), mode=Collocation.TIMESLICE)) is None
     found = Packing().refuse(ask(usual(1, 0.8)), there)
-    assert found is not None and "0.80 (assumed, usual here; see --smact)" in found.message
+    assert "0.80 (assumed, usual here; see --smact)" in found.message
 
 
 # ------------------------------------------------------------------ what a device shows
@@ -236,7 +235,6 @@ def test_a_device_that_shows_nothing_takes_few_jobs(mode: Collocation) -> None:
     assert refused(ask(job(1, None)), warm) is None
     two = replace(offer(job(2, None), job(3, 0.1), mode=mode), warm=True, smact_refusal="mute")
     found = Packing().refuse(ask(job(1, 0.1)), two)
-    assert found is not None
     assert (found.rule, found.message) == ("jobs", "it has 2 of at most 2 jobs: mute")
     assert refused(ask(job(1, 0.1)), two, max_blind_jobs=3) is None
     assert refused(ask(job(1, 0.1)), replace(two, loss=0.1)) is None, "sharing paid here"
@@ -249,7 +247,7 @@ def test_a_device_with_estimated_activity_takes_few_jobs() -> None:
     assert refused(ask(job(1, None)), one) is None
     two = replace(offer(job(2, 0.2), job(3, 0.1), smact=0.3), coarse=True)
     found = Packing().refuse(ask(job(1, 0.1)), two)
-    assert found is not None and "at most 2 jobs: its SM activity is only est" in found.message
+    assert "at most 2 jobs: its SM activity is only est" in found.message
     low = replace(offer(job(2, None), job(3, None), smact=0.1), coarse=True)
     assert Packing()._demands(low) == [0.6, 0.6], "jobs that overlap show no sum"
 

@@ -212,7 +212,6 @@ def test_with_conditions_no_threshold_is_crossed(
         if offer.idle:
             continue
         assert offer.free_mib is not None
-        assert offer.smact is not None
         assert offer.smact <= 0.80
         assert offer.free_mib >= rule.min_free_mib
         assert need is None or offer.free_mib >= need + 2048

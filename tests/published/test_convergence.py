@@ -69,7 +69,7 @@ def test_a_job_that_reports_once_per_epoch_is_not_judged_between_two_reports() -
             assert not judge(note, report, ATTEMPT, ALPHA, 30.0)
         assert note.plain() == before
         assert note.category == PROGRESSING
-    assert note.gain is not None and note.gain > ALPHA
+    assert note.gain > ALPHA
 
 
 def test_the_gain_is_per_interval_whatever_time_lies_between_two_reports() -> None:
@@ -151,7 +151,6 @@ def test_a_report_of_the_loss_alone_is_no_news_of_the_work_done() -> None:
         judge(plain, job(at_s, work_done=done, loss=1.0), ATTEMPT, ALPHA, 30.0)
         judge(often, job(at_s, work_done=done, loss=1.0), ATTEMPT, ALPHA, 30.0)
         told = job(at_s, boot="boot").progress
-        assert told is not None
         judge(
             often, job(at_s + 50.0, work_done=done, loss=0.9, step_at=told.at), ATTEMPT, ALPHA, 30.0
         )

@@ -134,14 +134,15 @@ def test_a_job_is_rebalanced_once() -> None:
     assert len(farm.moves) == 2
 
 
-def test_while_one_job_improves_nothing_is_rebalanced() -> None:
-    farm = Farm(specon(), (CC, CC), (CC, PC), ())
-    farm.interval()
-    assert farm.moves == []
-
-
-def test_fewer_jobs_than_devices_stay_where_they_are() -> None:
-    farm = Farm(specon(), (CC, CC), (), ())
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param(((CC, CC), (CC, PC), ()), id="one job improves"),
+        pytest.param(((CC, CC), (), ()), id="fewer jobs than devices"),
+    ],
+)
+def test_when_nothing_is_rebalanced(devices: Sequence[Sequence[str]]) -> None:
+    farm = Farm(specon(), *devices)
     farm.interval()
     assert farm.moves == []
 
@@ -160,10 +161,22 @@ def slow_among_three(
     return farm, slow
 
 
-def test_a_move_that_wins_enough_is_made() -> None:
-    farm, slow = slow_among_three()
-    farm.interval({slow.id: 1.001}, done=0.42)
-    assert farm.where(slow) == ("GPU-1",)
+@pytest.mark.parametrize(
+    ("spec", "kinds", "done", "moves"),
+    [
+        pytest.param({}, (), 0.42, True, id="it wins enough"),
+        pytest.param({}, (), 0.999, False, id="the job ends soon"),
+        pytest.param({}, ("A100", "T4"), 0.42, False, id="a GPU of another type"),
+        pytest.param({"avoid_gpus": ("GPU-1",)}, (), 0.42, False, id="a GPU that suits it less"),
+    ],
+)
+def test_when_a_move_is_made(
+    spec: dict[str, Any], kinds: Sequence[str], done: float, moves: bool
+) -> None:
+    farm, slow = slow_among_three(kinds=kinds, **spec)
+    farm.interval({slow.id: 1.001}, done=done)
+    assert farm.where(slow) == (("GPU-1",) if moves else ("GPU-0",))
+    assert farm.moves == [slow.id] * moves
 
 
 def test_a_moved_job_is_not_moved_again() -> None:
@@ -186,24 +199,6 @@ def test_a_move_that_wins_too_little_for_its_cost_is_not_made() -> None:
         farm.interval({slow.id: 1.001 - at * 1e-5}, done=0.42 + at * 0.01)
     assert farm.moves == []
     assert not farm.note(slow)["moved"], "it may be moved later"
-
-
-def test_a_job_that_ends_soon_stays() -> None:
-    farm, slow = slow_among_three()
-    farm.interval({slow.id: 1.001}, done=0.999)
-    assert farm.moves == []
-
-
-def test_gpus_of_other_types_are_no_targets() -> None:
-    farm, slow = slow_among_three(kinds=("A100", "T4"))
-    farm.interval({slow.id: 1.001}, done=0.42)
-    assert farm.moves == []
-
-
-def test_a_job_does_not_move_to_a_gpu_that_suits_it_less() -> None:
-    farm, slow = slow_among_three(avoid_gpus=("GPU-1",))
-    farm.interval({slow.id: 1.001}, done=0.42)
-    assert farm.moves == []
 
 
 def test_no_job_moves_to_an_idle_device_while_another_waits_for_one() -> None:

@@ -344,7 +344,7 @@ class Life:
         for job in state.jobs.values():
             if job.pause is not None:
                 assert job.state.waiting, "only what waits can stand aside"
-                assert wake_at is not None and wake_at <= job.pause.until_boot_s
+                assert wake_at <= job.pause.until_boot_s
         for job, attempt in state.running():
             due = [] if attempt.stop is None else [self.world.now.boot_s + CORE.grace_s]
             if attempt.stop is None and attempt.started and job.spec.time_limit_s is not None:

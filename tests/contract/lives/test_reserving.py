@@ -103,9 +103,8 @@ class ReservingLife(Life):
         for mine in planned.values():
             assert mine.planner == "wishful"
             assert not state.isolation.rests("planner", "wishful")
-            assert mine.until is not None
             assert now_s < mine.until.boot_s <= now_s + MOST_AHEAD_S
-            assert wake_at is not None and wake_at <= mine.until.boot_s
+            assert wake_at <= mine.until.boot_s
             assert mine.device in {d.uuid for d in world.devices}
             assert mine.job_id in state.lines, "its job does not wait"
         for device in world.devices:

@@ -30,7 +30,6 @@ def fail(
     beside: bool = False,
 ) -> Job:
     attempt = world.live(job)
-    assert attempt is not None
     world.step(
         ev.AttemptEnded(
             at=world.now,
@@ -56,12 +55,11 @@ def test_it_runs_again_twice_and_keeps_its_retries() -> None:
             number,
             0,
         )
-        assert found.pause is not None and WHY in found.pause.reason
+        assert WHY in found.pause.reason
         assert f"{number} of 2 times" in found.pause.reason
         assert not world.live(job), "the server may still be recovering"
         world.pass_time(world.settings.retry_s * number)
-        attempt = world.live(job)
-        assert attempt is not None and attempt.placement.collocation is Collocation.MPS
+        assert world.live(job).placement.collocation is Collocation.MPS
     # Now it is one as any other: its retry, then the end.
     assert fail(world, job, excuse=WHY).retries_used == 1
     world.pass_time(world.settings.retry_s)
@@ -120,8 +118,7 @@ def test_who_insists_on_mps_stays_a_client() -> None:
     job = world.submit(GIB, smact=0.1, collocation=Collocation.MPS)
     fail(world, job, excuse="a fault", fault=True)
     world.pass_time(world.settings.retry_s)
-    attempt = world.live(job)
-    assert attempt is not None and attempt.placement.collocation is Collocation.MPS
+    assert world.live(job).placement.collocation is Collocation.MPS
 
 
 def test_it_can_be_switched_off() -> None:

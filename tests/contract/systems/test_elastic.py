@@ -70,7 +70,7 @@ def test_it_grows_into_idle_devices() -> None:
     world, job = elastic_world()
     assert world.where(job) == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
     attempt = world.live(job)
-    assert attempt is not None and attempt.number == 1, "in place: no new attempt"
+    assert attempt.number == 1, "in place: no new attempt"
     assert [t.number for t in attempt.tasks] == [0, 1, 2, 3]
     assert {d for _, d in world.reservations} == set(world.where(job))
 
@@ -95,8 +95,7 @@ def test_what_is_given_up_stays_reserved_until_it_is_free() -> None:
     assert world.where(other) == ()
     assert ("job:1", "GPU-3") in world.reservations
     world.step(ev.ActionFailed(at=world.now, action=asked, reason="the worker does not end"))
-    attempt = world.live(job)
-    assert attempt is not None and attempt.target is None and len(world.where(job)) == 4
+    assert world.live(job).target is None and len(world.where(job)) == 4
 
 
 def test_growth_that_fails_gives_its_devices_back() -> None:
@@ -115,7 +114,6 @@ def test_nobody_grows_beyond_his_range() -> None:
     job = world.submit(30 * GIB, roles=WORKERS)
     assert len(world.where(job)) == 4
     attempt = world.live(job)
-    assert attempt is not None
     shares = (*attempt.placement.shares, Share("GPU-5", 30 * GIB, role="worker", task=4))
     too_many = ResizeTo(job_id=job.id, placement=Placement(shares, attempt.placement.collocation))
     decision = world.step(
@@ -137,7 +135,6 @@ def test_an_attempt_that_says_what_is_not_true_keeps_its_devices_and_is_stopped(
     why = "it has processes on GPU-3, which it gave back"
     world.step(ev.ActionFailed(at=world.now, action=asked, reason=why, stops=True))
     stopped = world.live(job)
-    assert stopped is not None and stopped.stop is not None
     assert (stopped.stop.reason, stopped.stop.why) == (StopReason.PREEMPTED, why)
     assert ("job:1", "GPU-3") in world.reservations and world.where(other) == ()
     world.end(job)

@@ -89,7 +89,7 @@ def test_nothing_is_reserved_where_the_free_memory_is_unknown() -> None:
     state = world.scheduler.state
     state.begin(world.now)
     refusal = check_reserve(state, wish(devices=(("GPU-0", GIB),)))
-    assert refusal is not None and refusal.message == "its free memory is unknown"
+    assert refusal.message == "its free memory is unknown"
     assert (refusal.rule, refusal.device, refusal.needed) == ("memory", "GPU-0", GIB)
 
 

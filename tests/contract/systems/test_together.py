@@ -76,7 +76,6 @@ def with_a_running_job(*others: Planner, **spec: Any) -> tuple[Watched, Attempt]
     world.obey = False
     job = world.submit(GIB, **(spec or {"checkpoint": CAN_SAVE}))
     attempt = world.live(job)
-    assert attempt is not None
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=attempt.serial))
     return world, attempt
 
@@ -124,8 +123,7 @@ def test_the_one_that_starts_jobs_need_not_be_the_first() -> None:
     world = world_of(Once(cap, name="counting"), starter)
     job = world.submit(GIB)
     assert world.state(job) is JobState.RUNNING
-    attempt = world.live(job)
-    assert attempt is not None and attempt.planner == "fallback"
+    assert world.live(job).planner == "fallback"
     assert "in the order of the queue" in world.said[0]
 
 
@@ -177,7 +175,7 @@ def test_records_say_who_resized() -> None:
     world = World(gpus(4), planners=(default_planner(), Elastic()))
     job = world.submit(30 * GIB, smact=0.5, roles=WORKERS)
     attempt = world.live(job)
-    assert attempt is not None and attempt.planner == "strict"
+    assert attempt.planner == "strict"
     assert str(attempt.requested) == "the planner elastic asked for a resize"
 
 
@@ -229,8 +227,7 @@ def test_a_start_of_a_controller_is_checked_like_any_other() -> None:
     wish = Start(job_id=1, placement=Placement((share,), Collocation.TIMESLICE))
     world = Watched(gpus(1), planners=(Wishing(wish, starts_jobs=False), default_planner()))
     job = world.submit(GIB)
-    attempt = world.live(job)
-    assert attempt is not None and attempt.planner == "wishing"
+    assert world.live(job).planner == "wishing"
     assert not [why for each in world.decisions for _, why in each.rejections if why.rule == "x"]
 
 

@@ -46,11 +46,8 @@ def reserved(world: World) -> dict[str, int]:
 
 
 def until_due(world: World, kind: ActionKind, job_id: int = 1) -> float:
-    attempt = world.live(job_id)
-    assert attempt is not None
-    pending = attempt.asked(kind)
+    pending = world.live(job_id).asked(kind)
     assert pending is not None, f"no {kind.value} is pending"
-    assert world.decisions[-1].wake_at is not None
     assert world.decisions[-1].wake_at <= pending.due_boot_s, "nothing wakes the scheduler"
     return pending.due_boot_s - world.boot_s
 

@@ -81,11 +81,11 @@ def test_what_is_never_answered_fails_at_its_deadline(
     assert reserved(world) == case.held
     world.pass_time(1.0)
     attempt = world.live(job)
-    assert attempt is not None and (attempt.placement, attempt.target) == (HERE, None)
+    assert (attempt.placement, attempt.target) == (HERE, None)
     assert (attempt.pending, world.jobs[1].target, world.state(job)) == ((), None, JobState.RUNNING)
     assert reserved(world) == {"GPU-0": 1, "GPU-1": 0}
     again = propose(world, case.proposal)
-    assert again is not None and again.rule == "pause" and "no answer within" in again.message
+    assert again.rule == "pause" and "no answer within" in again.message
     world.pass_time(1.0)
     assert propose(world, case.proposal) is None, "later it may be tried again"
 
@@ -148,8 +148,7 @@ def test_a_late_answer_is_not_taken_for_that_of_the_next_action() -> None:
     world.step(ev.Resized(at=world.now, job_id=1, serial=1, target=GROWN, generation=2))
     elsewhere = replace(GROWN, shares=(*HERE.shares, Share("GPU-9", GIB, task=1)))
     world.step(ev.Resized(at=world.now, job_id=1, serial=1, target=elsewhere))
-    attempt = world.live(job)
-    assert attempt is not None and attempt.target == GROWN
+    assert world.live(job).target == GROWN
     world.step(ev.ActionFailed(at=world.now, action=second, reason="no"))
     assert world.live(job).target is None  # type: ignore[union-attr]
 
@@ -160,10 +159,10 @@ def test_caps_that_are_not_asked_for_any_more_are_not_taken() -> None:
     others = (replace(CAPPED[0], sm_fraction=0.9),)
     world.step(ev.SharesApplied(at=world.now, job_id=1, serial=1, shares=others))
     attempt = world.live(job)
-    assert attempt is not None and attempt.placement == HERE and attempt.pending
+    assert attempt.placement == HERE and attempt.pending
     world.step(ev.SharesApplied(at=world.now, job_id=1, serial=1, shares=CAPPED))
     attempt = world.live(job)
-    assert attempt is not None and attempt.placement == HERE and not attempt.pending
+    assert attempt.placement == HERE and not attempt.pending
     assert world.jobs[1].sm_fraction == 0.5
 
 
@@ -208,8 +207,7 @@ def test_actions_whose_answers_could_be_confused_exclude_each_other(
 ) -> None:
     world, _ = silent()
     assert propose(world, first) is None
-    refusal = propose(world, then)
-    assert refusal is not None and refusal.rule == rule
+    assert propose(world, then).rule == rule
 
 
 # ------------------------------------------------------------------ targets that vanish
@@ -255,8 +253,7 @@ def test_a_resize_ends_while_a_device_is_missing_since_the_restart(grows: bool) 
     else:
         (asked,) = {a for a in world.actions if isinstance(a, act.Resize)}
         world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))
-    attempt = world.live(1)
-    assert attempt is not None and attempt.placement == (GROWN if grows else HERE)
+    assert world.live(1).placement == (GROWN if grows else HERE)
     world.devices = both
     world.step(ev.DevicesSeen(at=world.now, devices=both))
     assert reserved(world) == {"GPU-0": 1, "GPU-1": int(grows)}

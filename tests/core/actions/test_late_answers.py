@@ -26,7 +26,7 @@ def launched_again() -> tuple[World, Job]:
     world.obey = True
     world.read()
     again = world.live(job)
-    assert again is not None and (again.number, again.serial) == (1, 2)
+    assert (again.number, again.serial) == (1, 2)
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=2))
     world.pass_time(1.0)
     assert world.state(job) is JobState.RUNNING
@@ -78,5 +78,5 @@ def test_memory_of_a_void_launch_is_not_the_next_launchs() -> None:
         )
     )
     device = world.scheduler.snapshot.device("GPU-0")
-    assert device is not None and device.occupants[job.id].usage.peak_mib == 0
+    assert device.occupants[job.id].usage.peak_mib == 0
     assert device.unmanaged_mib == 9 * GIB

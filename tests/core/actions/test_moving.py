@@ -36,8 +36,7 @@ def test_a_user_moves_a_job(to: str | None) -> None:
     assert world.where(1) == ("GPU-0",)
     assert move(world, to) is None
     assert world.reservations["job:1", "GPU-1"].kind is ReservationKind.MIGRATION
-    attempt = world.live(1)
-    assert attempt is not None and str(attempt.requested) == "ada asked for a migration"
+    assert str(world.live(1).requested) == "ada asked for a migration"
     save(world, job, 0.5)
     end(world, job, BY_TERM)
     assert (world.where(1), world.jobs[1].moves) == (("GPU-1",), 1)
@@ -50,7 +49,7 @@ def test_a_gpu_that_is_read_soon_is_named_before_one_that_takes_no_job() -> None
     world.step(ev.DevicesSeen(at=world.now, devices=gpus(3)))
     event = ev.MigrateRequested(at=world.now, job_id=1, by="ada")
     refusal = world.scheduler.refuse_request(event)
-    assert refusal is not None and (refusal.rule, refusal.device) == ("reading", "GPU-2")
+    assert (refusal.rule, refusal.device) == ("reading", "GPU-2")
 
 
 def test_what_stands_in_the_way_of_a_move_is_told() -> None:
@@ -71,7 +70,6 @@ def test_a_user_moves_a_job_as_often_as_he_likes(kind: CheckpointKind) -> None:
     world, job = server_of_two(checkpoint=Checkpoint(kind))
     for moves in (1, 2, 3):
         attempt = world.live(1)
-        assert attempt is not None
         started = ev.AttemptStarted(at=world.now, job_id=1, serial=attempt.serial)
         world.step(started)
         world.boot_s += 1.0
@@ -93,7 +91,7 @@ def test_a_user_asks_a_job_to_save() -> None:
     assert "under way" in str(world.scheduler.refuse_request(event))
     save(world, job, 0.5)
     attempt = world.live(1)
-    assert attempt is not None and str(attempt.requested) == "ada asked for a checkpoint"
+    assert str(attempt.requested) == "ada asked for a checkpoint"
     assert attempt.stop is None
 
 
@@ -107,7 +105,7 @@ def test_what_cannot_be_moved_is_refused_with_the_reason() -> None:
     assert world.where(big) == ("GPU-1",)
     for to in (None, "GPU-1"):
         refusal = move(world, to)
-        assert refusal is not None and "free" in refusal, refusal
+        assert "free" in refusal, refusal
     assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
     assert move(world) is not None and world.live(1) is not None
     world.cancel(1)

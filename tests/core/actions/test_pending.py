@@ -27,7 +27,6 @@ from tests.world import World
 
 def share(world: World, job: Job, **change: float | None) -> None:
     attempt = world.live(job)
-    assert attempt is not None
     shares = tuple(replace(s, **change) for s in attempt.placement.shares)  # type: ignore[arg-type]
     assert propose(world, SetShares(job_id=job.id, shares=shares)) is None
 
@@ -40,14 +39,14 @@ def test_a_changed_sm_fraction_holds_from_the_next_attempt(
     world.obey = True
     share(world, job, sm_fraction=0.5)
     attempt = world.live(job)
-    assert attempt is not None and attempt.placement == HERE, "its processes have what they have"
+    assert attempt.placement == HERE, "its processes have what they have"
     share(world, job, cpus=2.0)
     restart(world)
     assert world.jobs[1].sm_fraction == 0.5, "a change of CPUs says nothing about it"
     propose(world, Preempt(job_id=1))
     start(world, world.jobs[1], HERE)
     attempt = world.live(job)
-    assert attempt is not None and attempt.placement.shares == CAPPED
+    assert attempt.placement.shares == CAPPED
     assert [a.placement.sm_fraction for a in world.actions if isinstance(a, act.Launch)] == [
         None,
         0.5,
@@ -63,8 +62,7 @@ def test_a_placement_that_names_an_sm_fraction_keeps_it() -> None:
     propose(world, Preempt(job_id=1))
     own = replace(CAPPED[0], sm_fraction=0.25)
     start(world, world.jobs[1], replace(HERE, shares=(own,)))
-    attempt = world.live(job)
-    assert attempt is not None and attempt.placement.shares == (own,)
+    assert world.live(job).placement.shares == (own,)
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,8 @@ def test_without_an_answer_it_is_called_off_and_proposed_again_after_a_pause() -
     attempt = attempt_of(world)
     assert world.state(1) is JobState.RUNNING and not stops(world)
     assert (attempt.pending, attempt.goes_behind) == ((), False)
-    assert attempt.checkpoint_failed is not None and "has not saved" in attempt.checkpoint_failed
-    refusal = propose(world, Preempt(job_id=1))
-    assert refusal is not None and refusal.rule == "pause"
+    assert "has not saved" in attempt.checkpoint_failed
+    assert propose(world, Preempt(job_id=1)).rule == "pause"
     assert propose(world, TakeCheckpointNow(job_id=1)) is None, "only preemptions wait"
 
 
@@ -117,22 +116,18 @@ def test_a_late_save_is_kept_and_stops_nothing() -> None:
     assert end(world, OK).state is JobState.COMPLETED
 
 
-def test_one_that_leaves_after_the_deadline_still_goes_behind() -> None:
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_one_that_leaves_after_the_deadline_goes_behind_unless_it_was_asked_for_another_reason(
+    asked_again: bool,
+) -> None:
     world = server(EXIT)
     preempt(world, behind=True)
     world.pass_time(PATIENCE_S)
     assert world.state(1) is JobState.RUNNING
+    if asked_again:
+        assert propose(world, TakeCheckpointNow(job_id=1)) is None
     end(world, OK)
-    assert line(world) == [2, 3, 1]
-
-
-def test_a_later_request_of_another_kind_keeps_its_place() -> None:
-    world = server(EXIT)
-    preempt(world, behind=True)
-    world.pass_time(PATIENCE_S)
-    assert propose(world, TakeCheckpointNow(job_id=1)) is None
-    end(world, OK)
-    assert line(world) == [1, 2, 3]
+    assert line(world) == ([1, 2, 3] if asked_again else [2, 3, 1])
 
 
 def test_a_request_that_nobody_hears_calls_it_off() -> None:
@@ -157,16 +152,14 @@ def test_there_is_one_request_at_a_time() -> None:
         TakeCheckpointNow(job_id=1),
         Migrate(job_id=1, placement=on("GPU-1", mib=30 * GIB)),
     ):
-        refusal = propose(world, other)
-        assert refusal is not None and refusal.rule == "pending"
+        assert propose(world, other).rule == "pending"
     assert attempt_of(world).goes_behind and world.jobs[1].target is None
 
 
 def test_a_move_under_way_excludes_it() -> None:
     world = server(devices=2)
     assert propose(world, Migrate(job_id=1, placement=on("GPU-1", mib=30 * GIB))) is None
-    refusal = propose(world, Preempt(job_id=1, behind=True))
-    assert refusal is not None and refusal.rule == "pending"
+    assert propose(world, Preempt(job_id=1, behind=True)).rule == "pending"
     save(world)
     end(world)
     assert world.where(1) == ("GPU-1",) and world.jobs[1].requeued is None
@@ -176,8 +169,7 @@ def test_a_move_under_way_excludes_it() -> None:
 def test_a_users_request_comes_first(kind: CheckpointKind) -> None:
     world = server(kind)
     world.step(ev.CheckpointRequested(at=world.now, job_id=1, by="ann"))
-    refusal = propose(world, Preempt(job_id=1, behind=True))
-    assert refusal is not None and refusal.rule == "pending"
+    assert propose(world, Preempt(job_id=1, behind=True)).rule == "pending"
     save(world)
     if kind is SIGNAL:
         assert world.state(1) is JobState.RUNNING

@@ -97,19 +97,15 @@ def test_one_that_completes_meanwhile_has_completed() -> None:
     assert end(world, OK).state is JobState.COMPLETED
 
 
-def test_one_that_fails_meanwhile_is_retried_in_its_place() -> None:
+@pytest.mark.parametrize("oom", [None, OutOfMemory("test", 512)], ids=["retry", "recovery"])
+def test_one_that_fails_meanwhile_runs_again_in_its_place(oom: OutOfMemory | None) -> None:
     world = server(retries=1)
     preempt(world, behind=True)
-    job = end(world, Exit(1))
-    assert (job.retries_used, job.requeued) == (1, None)
-
-
-def test_one_that_dies_of_out_of_memory_recovers() -> None:
-    world = server()
-    preempt(world, behind=True)
-    job = end(world, Exit(1), oom=OutOfMemory("test", 512))
-    assert (job.oom_count, job.queue, job.requeued) == (1, Queue.RECOVERY, None)
-    assert line(world)[0] == 1
+    job = end(world, Exit(1), oom=oom)
+    assert (job.retries_used, job.oom_count, job.requeued) == (
+        (0, 1, None) if oom else (1, 0, None)
+    )
+    assert not oom or (job.queue is Queue.RECOVERY and line(world)[0] == 1)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -190,5 +186,4 @@ def test_a_save_during_the_restart_stops_it() -> None:
     world.restart(ev.CheckpointTaken(at=world.now, job_id=1, serial=1, progress=progress))
     assert world.state(1) is JobState.STOPPING
     live = world.live(1)
-    assert live is not None and live.stop is not None
     assert live.stop.reason is StopReason.PREEMPTED and live.asked(ActionKind.CHECKPOINT) is None

@@ -55,4 +55,4 @@ def test_the_speed_at_a_new_size_counts_from_its_first_report() -> None:
     world.pass_time(10.0)
     world.report(job, work_done=0.19)
     found = remaining(world.jobs[1], live(world), world.now)
-    assert found is not None and found.value_s == pytest.approx(10.0 / 0.02 * 0.81)
+    assert found.value_s == pytest.approx(10.0 / 0.02 * 0.81)

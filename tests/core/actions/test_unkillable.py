@@ -135,5 +135,5 @@ def test_a_reading_from_before_it_was_given_up_does_not_count() -> None:
     )
     world.step(ev.ReadingsTaken(at=world.now, readings=(reading,)))
     device = world.scheduler.snapshot.device("GPU-0")
-    assert device is not None and device.unreadable(world.boot_s) is not None
+    assert device.unreadable(world.boot_s) is not None
     assert device.unmanaged_mib != 7 * GIB

@@ -109,7 +109,7 @@ def test_an_estimate_is_compared_with_the_types_that_the_job_accepts() -> None:
     world = World((large, replace(small, total_mib=24 * GIB)))
     job = world.submit(30 * GIB, gpu_types=("a10",))
     attempt = world.live(job)
-    assert attempt is not None and attempt.placement.devices == uses(1)
+    assert attempt.placement.devices == uses(1)
     assert attempt.placement.collocation is Collocation.EXCLUSIVE
 
 
@@ -207,7 +207,7 @@ def test_the_best_ranks_are_used_first(
     job = replace(job, use_last=uses(*sorted(last)))
     view = world.scheduler.view
     found = Placer(view, Magm(), job, None).find().placement
-    assert found is not None and len(found.devices) == wanted
+    assert len(found.devices) == wanted
     ranks = sorted(view.rank(job, device) for device in world.devices)
     used = sorted(view.rank(job, d) for d in world.devices if d.uuid in found.devices)
     assert [r.avoided for r in used] == [r.avoided for r in ranks[:wanted]]
@@ -231,9 +231,7 @@ def test_a_job_that_limits_its_slowdown_is_alone_unless_the_policy_keeps_to_it(
     job = world.submit(GIB, smact=0.1, max_slowdown=1.3)
     other = world.submit(GIB, smact=0.1)
     world.submit(GIB, smact=0.1)
-    attempt = world.live(job)
-    assert attempt is not None
-    alone = attempt.placement.collocation is Collocation.EXCLUSIVE
+    alone = world.live(job).placement.collocation is Collocation.EXCLUSIVE
     assert alone is not honours
     assert world.where(other) == uses(1), "the other GPU has more memory"
     late = world.submit(GIB, smact=0.1, max_slowdown=1.3)

@@ -57,7 +57,6 @@ def test_all_shares_of_a_task_book_the_same() -> None:
 
 def caps(world: World, job: Job, cpus: float) -> SetShares:
     attempt = world.live(job)
-    assert attempt is not None
     shares = tuple(replace(s, cpus=cpus) for s in attempt.placement.shares)
     return SetShares(job_id=job.id, shares=shares)
 
@@ -109,7 +108,7 @@ def test_a_server_that_cannot_set_shares_is_not_asked() -> None:
     world = World(gpus(1), planners=(Passive(),), node=replace(NODE, shares_refused=why))
     job = start(world, world.submit(GIB, resizing=Resizing.NONE), on("GPU-0"))
     refusal = propose(world, caps(world, job, 1.0))
-    assert refusal is not None and (refusal.rule, refusal.message) == ("shares", why)
+    assert (refusal.rule, refusal.message) == ("shares", why)
     assert not [a for a in world.actions if isinstance(a, act.ApplyShares)]
     world.see_nodes(NODE)
     assert propose(world, caps(world, job, 1.0)) is None
@@ -120,10 +119,9 @@ def test_the_cpus_of_tasks_are_divided_by_their_launcher_on_any_server() -> None
     job = start(world, world.submit(GIB, cpus=2), Placement((share(cpus=2.0),), SLICE))
     assert propose(world, caps(world, job, 1.0)) is None
     attempt = world.live(job)
-    assert attempt is not None
     weighed = tuple(replace(share, cpu_weight=2.0) for share in attempt.placement.shares)
     refusal = propose(world, SetShares(job_id=job.id, shares=weighed))
-    assert refusal is not None and refusal.message == "no group", "it cannot weigh them"
+    assert refusal.message == "no group", "it cannot weigh them"
 
 
 @pytest.mark.parametrize("passing", [False, True])
@@ -142,7 +140,7 @@ def test_a_share_that_failed_for_good_is_not_asked_for_again(passing: bool) -> N
     if passing:
         assert refusal is None and attempt.shares_refused is None
         return
-    assert refusal is not None and (refusal.rule, refusal.message) == ("shares", "no group")
+    assert (refusal.rule, refusal.message) == ("shares", "no group")
     assert attempt.shares_refused == "no group", "planners see it"
     world.obey = True
     world.restart()
@@ -175,7 +173,7 @@ def test_a_cap_may_change_no_memory() -> None:
     job = world.submit(GIB, host_mib=GIB)
     start(world, job, Placement((share(memory_mib=GIB),), SLICE))
     refusal = propose(world, SetShares(job_id=job.id, shares=(share(memory_mib=2 * GIB),)))
-    assert refusal is not None and refusal.rule == "shares"
+    assert refusal.rule == "shares"
 
 
 WORKERS = (Role(count_max=4, needs=Needs(gpus=1, cpus=3)),)
@@ -189,12 +187,11 @@ def test_a_resize_books_new_tasks_at_once_and_frees_old_ones_at_its_end() -> Non
     world = World(gpus(4), planners=(Passive(),), node=NODE)
     job = start(world, world.submit(GIB, roles=WORKERS), grown(1))
     refusal = propose(world, ResizeTo(job_id=job.id, placement=grown(3)))
-    assert refusal is not None and refusal.message == "needs 9 CPUs, 8 free"
+    assert refusal.message == "needs 9 CPUs, 8 free"
     world.obey = False
     assert propose(world, ResizeTo(job_id=job.id, placement=grown(2))) is None
     assert booked(world)[0] == 6.0
     attempt = world.live(job)
-    assert attempt is not None
     world.step(ev.Resized(at=world.now, job_id=job.id, serial=attempt.serial, target=grown(2)))
     assert booked(world)[0] == 6.0
     assert propose(world, ResizeTo(job_id=job.id, placement=grown(1))) is None
@@ -214,7 +211,7 @@ def test_a_task_that_replaces_another_takes_its_cpus_but_books_memory_beside_it(
 
     job = start(world, world.submit(GIB, roles=roles), tasks(0, 1))
     refusal = propose(world, ResizeTo(job_id=job.id, placement=tasks(0, 2)))
-    assert refusal is not None and refusal.message.startswith("needs 66.0G of host memory, 64.0G")
+    assert refusal.message.startswith("needs 66.0G of host memory, 64.0G")
     world.see_nodes(replace(NODE, memory_mib=66 * GIB))
     world.obey = False
     assert propose(world, ResizeTo(job_id=job.id, placement=tasks(0, 2))) is None
@@ -232,8 +229,7 @@ def test_tasks_exchange_cpus_on_a_full_node() -> None:
     world.obey = False
     assert propose(world, SetShares(job_id=job.id, shares=tasks(6.0, 2.0))) is None
     assert booked(world)[0] == 8.0
-    refusal = propose(world, SetShares(job_id=job.id, shares=tasks(6.0, 3.0)))
-    assert refusal is not None
+    assert propose(world, SetShares(job_id=job.id, shares=tasks(6.0, 3.0))) is not None
 
 
 def test_a_running_job_without_a_gpu_does_not_count_against_itself() -> None:

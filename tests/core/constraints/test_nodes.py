@@ -212,8 +212,7 @@ def test_no_mps_server_runs_empty_for_a_job_that_lacks_cpus() -> None:
     device = world.where(first)[0]
     view = world.scheduler.view
     assert view.next_by_turn(device) is None, "7 CPUs are booked, 6 of them elsewhere"
-    found = view.next_by_turn(world.where(other)[0])
-    assert found is not None and found.id == bob.id, "the jobs here leave 7 CPUs"
+    assert view.next_by_turn(world.where(other)[0]).id == bob.id, "the jobs here leave 7 CPUs"
 
 
 def test_a_job_without_a_gpu_takes_no_turn_on_an_mps_server() -> None:
@@ -224,5 +223,4 @@ def test_a_job_without_a_gpu_takes_no_turn_on_an_mps_server() -> None:
     world.pass_time(settings.mps_cohort_s + 1)
     world.submit(gpus=0, uid=2, user="bob")
     bob = world.submit(GIB, smact=0.1, uid=2, user="bob", collocation=Collocation.MPS)
-    found = world.scheduler.view.next_by_turn(world.where(first)[0])
-    assert found is not None and found.id == bob.id
+    assert world.scheduler.view.next_by_turn(world.where(first)[0]).id == bob.id

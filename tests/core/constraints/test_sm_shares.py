@@ -54,7 +54,7 @@ def test_the_parts_add_up_over_all_clients_of_the_gpu() -> None:
     world.read()
     assert refused(world, job, ON_MPS) == "sm-share"
     refusal = check(world.scheduler.state, Start(job_id=job.id, placement=ON_MPS))
-    assert refusal is not None and refusal.message == "needs 20% of its SMs, 10% are not booked"
+    assert refusal.message == "needs 20% of its SMs, 10% are not booked"
     assert refused(world, job, on("GPU-1", mode=MPS)) is None
 
 
@@ -103,8 +103,7 @@ def test_no_planner_gives_more_than_the_share() -> None:
     world.scheduler.state.begin(world.now)
     for fraction, rule in ((0.2, None), (0.3, None), (0.31, "shares")):
         wish = SetShares(job_id=1, shares=(Share("GPU-0", GIB, sm_fraction=fraction),))
-        held = world.live(1)
-        assert held is not None and held.placement.sm_fraction == 0.3
+        assert world.live(1).placement.sm_fraction == 0.3
         found = check(world.scheduler.state, wish)
         assert (found.rule if found else None) == rule
     job = world.submit(GIB, sm_share=0.3)

@@ -56,8 +56,7 @@ def test_a_job_that_is_restarted_saves_first() -> None:
     world, _ = running(resizing=Resizing.RESTART)
     assert ask(world, main=2) is None
     assert isinstance(world.actions[-1], act.TakeCheckpoint)
-    target = world.jobs[1].target
-    assert target is not None and len(target.devices) == 2
+    assert len(world.jobs[1].target.devices) == 2
 
 
 def test_what_is_impossible_is_refused_with_the_reason() -> None:

@@ -55,7 +55,7 @@ def test_a_late_answer_to_an_earlier_generation_is_ignored() -> None:
 def test_a_resize_to_the_present_size_is_refused() -> None:
     world, _ = training(2)
     refusal = propose(world, ResizeTo(job_id=1, placement=workers(0, 1)))
-    assert refusal is not None and refusal.message == "it has this size now"
+    assert refusal.message == "it has this size now"
 
 
 @each_restart
@@ -71,7 +71,7 @@ def test_all_devices_of_a_resize_stay_reserved(restart: object) -> None:
     )
     other = world.submit(40 * GIB)
     refusal = propose(world, Start(job_id=other.id, placement=on("GPU-3", mib=40 * GIB)))
-    assert refusal is not None and refusal.rule == "memory"
+    assert refusal.rule == "memory"
     resized(world, asked(world))
     assert held(world) == {"GPU-0", "GPU-2", "GPU-3"}
     assert [task.number for task in live(world).tasks] == [0, 2, 3]
@@ -164,8 +164,7 @@ def test_a_device_is_new_when_its_task_has_come_and_not_when_it_was_reserved() -
         world.pass_time(60.0)
     assert world.state(1) is JobState.RUNNING
     resized(world, asked(world))
-    device = world.scheduler.snapshot.device("GPU-1")
-    assert device is not None and device.warm_from_s == world.boot_s + 60.0
+    assert world.scheduler.snapshot.device("GPU-1").warm_from_s == world.boot_s + 60.0
 
 
 def test_a_users_gpu_time_follows_the_size() -> None:
@@ -193,7 +192,7 @@ def test_a_task_that_stays_keeps_all_but_its_cpus(field: str) -> None:
     shares = workers(0, 1).shares
     other = (replace(shares[0], **{field: TASK[field]}), *shares[1:])  # type: ignore[arg-type]
     refusal = propose(world, ResizeTo(job_id=1, placement=replace(workers(0), shares=other)))
-    assert refusal is not None and refusal.rule == "resize"
+    assert refusal.rule == "resize"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_a_withdrawn_resize_that_failed_is_undone(restart: object, which: int) -
     assert attempt.resize_failed == "it never began"
     assert held(world) == {"GPU-0", "GPU-1"}
     refusal = propose(world, ResizeTo(job_id=1, placement=workers(0)))
-    assert refusal is not None and "it never began" in refusal.message
+    assert "it never began" in refusal.message
     world.pass_time(1.0)
     resize(world, 0)
     assert live(world).resize_failed is None
@@ -271,8 +270,7 @@ def test_a_resize_whose_withdrawal_has_no_answer_costs_the_attempt(restart: obje
     assert held(world) == {"GPU-0", "GPU-1", "GPU-2"}, "until the processes have ended"
     world.end(1, signal=15)
     assert world.state(1) is JobState.PENDING and held(world) == set()
-    reason = world.attempts[1, 1].reason
-    assert reason is not None and "its withdrawal had none" in reason
+    assert "its withdrawal had none" in world.attempts[1, 1].reason
 
 
 def test_an_answer_while_the_attempt_is_stopped_releases_what_is_free() -> None:

@@ -57,8 +57,7 @@ def test_nobody_takes_a_device_between_the_stop_and_the_start() -> None:
     world.end(1, signal=15)
     other = world.submit(40 * GIB)
     for uuid in ("GPU-0", "GPU-1"):
-        refusal = propose(world, Start(job_id=other.id, placement=on(uuid, mib=40 * GIB)))
-        assert refusal is not None
+        assert propose(world, Start(job_id=other.id, placement=on(uuid, mib=40 * GIB))) is not None
     world.read()
     assert live(world).placement == workers(0, 1)
 
@@ -73,8 +72,7 @@ def test_one_that_does_not_save_keeps_its_size_and_waits(silent: bool) -> None:
         failed(world, world.actions[-1])
     assert (live(world).placement, world.jobs[1].target) == (workers(0), None)
     assert held(world) == {"GPU-0"} and live(world).resize_failed is not None
-    refusal = propose(world, ResizeTo(job_id=1, placement=workers(0, 1)))
-    assert refusal is not None and refusal.rule == "pause"
+    assert propose(world, ResizeTo(job_id=1, placement=workers(0, 1))).rule == "pause"
     world.pass_time(1.0)
     resize(world, 0, 1)
 
@@ -82,15 +80,13 @@ def test_one_that_does_not_save_keeps_its_size_and_waits(silent: bool) -> None:
 def test_a_resize_waits_for_a_checkpoint_under_way() -> None:
     world, _ = restarting(1)
     assert propose(world, Preempt(job_id=1)) is None
-    refusal = propose(world, ResizeTo(job_id=1, placement=workers(0, 1)))
-    assert refusal is not None and refusal.rule == "pending"
+    assert propose(world, ResizeTo(job_id=1, placement=workers(0, 1))).rule == "pending"
 
 
 def test_a_drained_device_cannot_be_started_on() -> None:
     world, _ = restarting(2)
     world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="fan"))
-    refusal = propose(world, ResizeTo(job_id=1, placement=workers(0, 1, 2)))
-    assert refusal is not None and refusal.rule == "drained"
+    assert propose(world, ResizeTo(job_id=1, placement=workers(0, 1, 2))).rule == "drained"
     resize(world, 0)
 
 
@@ -130,6 +126,6 @@ def test_a_full_node_has_room_for_the_jobs_own_cpus() -> None:
     job = world.submit(GIB, roles=roles, checkpoint=SAVES, resizing=Resizing.RESTART)
     start(world, job, workers(0, cpus=2.0))
     refusal = propose(world, ResizeTo(job_id=1, placement=workers(0, 1, cpus=3.0)))
-    assert refusal is not None and refusal.message == "needs 6 CPUs, 5 free"
+    assert refusal.message == "needs 6 CPUs, 5 free"
     assert propose(world, ResizeTo(job_id=1, placement=workers(0, 1, cpus=2.0))) is None
     assert world.where(1) == ("GPU-0", "GPU-1")

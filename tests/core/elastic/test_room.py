@@ -36,7 +36,7 @@ def test_growth_never_takes_what_is_reserved_for_a_waiting_job() -> None:
     waiting = world.submit(40 * GIB, time_limit_s=600.0)
     grown = ResizeTo(job_id=1, placement=workers(0, 1))
     why = reserve(world, waiting.id, grown)
-    assert why is not None and f"reserved for job {waiting.id} in 1m00s" in why
+    assert f"reserved for job {waiting.id} in 1m00s" in why
     assert reserve(world, waiting.id, ResizeTo(job_id=1, placement=workers(0, 2))) is None
 
 
@@ -49,7 +49,7 @@ def test_growth_never_takes_the_target_of_another_resize() -> None:
     resize(world, 0, 1)
     both = Placement((Share("GPU-3", GIB), Share("GPU-1", 40 * GIB, task=1)), SLICE)
     refusal = propose(world, ResizeTo(job_id=other.id, placement=both))
-    assert refusal is not None and refusal.message == "needs 40.0G, 39.0G free"
+    assert refusal.message == "needs 40.0G, 39.0G free"
 
 
 # ------------------------------------------------------------------ tasks together
@@ -70,8 +70,7 @@ def test_each_role_has_its_own_need() -> None:
         )
         return Start(job_id=1, placement=Placement(shares, SLICE))
 
-    refusal = propose(world, both(17, 17))
-    assert refusal is not None and refusal.message == "needs 35.0G, 34.0G would be reserved"
+    assert propose(world, both(17, 17)).message == "needs 35.0G, 34.0G would be reserved"
     assert propose(world, both(30, 5)) is None
 
 
@@ -83,7 +82,7 @@ def test_growth_with_room_for_each_task_alone_is_refused_without_room_for_both()
         Share("GPU-1", 21 * GIB, task=2),
     )
     refusal = propose(world, ResizeTo(job_id=1, placement=Placement(shares, SLICE)))
-    assert refusal is not None and refusal.message == "needs 41.0G, 40.0G free"
+    assert refusal.message == "needs 41.0G, 40.0G free"
 
 
 def test_a_job_without_a_gpu_that_is_resized_or_restarted_does_not_count_against_itself() -> None:
@@ -97,8 +96,7 @@ def test_a_job_without_a_gpu_that_is_resized_or_restarted_does_not_count_against
     world.restart()
     assert propose(world, ResizeTo(job_id=1, placement=one)) is None
     other = world.submit(gpus=0)
-    refusal = propose(world, Start(job_id=other.id, placement=one))
-    assert refusal is not None and refusal.rule == "gpuless"
+    assert propose(world, Start(job_id=other.id, placement=one)).rule == "gpuless"
 
 
 # ------------------------------------------------------------------ plans that come late

@@ -91,7 +91,7 @@ def test_a_placement_without_the_first_task_books_nothing_for_the_job() -> None:
     world = World(gpus(4), planners=(Passive(),), settings=CORE)
     world.submit(GIB, roles=(Role(count_max=2),), memory_range_mib=SPAN)
     refusal = propose(world, Start(job_id=1, placement=workers(1)))
-    assert refusal is not None and "task 0 of role main books" in refusal.message
+    assert "task 0 of role main books" in refusal.message
 
 
 # ------------------------------------------------------------------ several nodes
@@ -137,8 +137,7 @@ def test_a_task_without_a_gpu_can_be_moved_by_a_resize() -> None:
     assert propose(world, ResizeTo(job_id=1, placement=there)) is None
     assert where(world) == ["n1", "n0"]
     nowhere = replace(there, shares=(replace(shares[0], node="n9"), *shares[1:]))
-    refusal = propose(world, ResizeTo(job_id=1, placement=nowhere))
-    assert refusal is not None and refusal.rule == "node"
+    assert propose(world, ResizeTo(job_id=1, placement=nowhere)).rule == "node"
 
 
 def test_gpus_where_no_cpu_is_left_are_not_chosen() -> None:
@@ -157,4 +156,4 @@ def test_on_one_node_both_numbers_are_told() -> None:
     assert world.why(second) == ["cpus"]
     shares = (Share("GPU-1", GIB, cpus=1.0),)
     refusal = propose(world, Start(job_id=2, placement=Placement(shares, Collocation.TIMESLICE)))
-    assert refusal is not None and refusal.message == "needs 1 CPU, 0 free"
+    assert refusal.message == "needs 1 CPU, 0 free"

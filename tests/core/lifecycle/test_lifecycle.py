@@ -225,8 +225,7 @@ def test_one_that_grows_has_not_settled() -> None:
         led.take(reading(boot_s, used=mib, held={1: mib}))
         settled.append(occupant.settled)
     assert settled == [False, False, False, False, True], "100 s after it has grown, not come"
-    smaller = led.corrected(occupant)
-    assert smaller is not None and smaller.mib == 9000 + 1024
+    assert led.corrected(occupant).mib == 9000 + 1024
     led.take(reading(1191.0, used=9000 + 64, held={1: 9000 + 64}))
     assert occupant.settled, "a little more is no growth"
     led.take(reading(1192.0, used=12_000, held={1: 12_000}))

@@ -80,8 +80,8 @@ def test_its_user_is_told_once_and_the_gpu_says_whose_memory_it_is() -> None:
     assert (gpu.used_mib, gpu.unmanaged_mib) == (19 * GIB, 0), "each MiB is counted once"
     assert [(use.job, use.used_mib) for use in gpu.misplaced] == [(str(job.id), 15 * GIB)]
     attempt, theirs = site.live(job), site.live(owner)
-    assert attempt is not None and attempt.peak_mib == 0 and attempt.misplaced
-    assert theirs is not None and theirs.peak_mib == 4 * GIB
+    assert attempt.peak_mib == 0 and attempt.misplaced
+    assert theirs.peak_mib == 4 * GIB
 
 
 def test_its_memory_is_not_free_for_others() -> None:

@@ -46,7 +46,7 @@ def test_a_waiting_job_is_cancelled() -> None:
     world.submit(39 * GIB)
     job = go(world, world.submit(39 * GIB, outer=OUTER), StopReason.LOST)
     assert (job.state, job.reason) == (JobState.CANCELLED, "it is lost")
-    assert job.outer is not None and job.outer.gone == "it is lost"
+    assert job.outer.gone == "it is lost"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,6 @@ def test_one_that_died_just_before_does_not_wait_for_nobody() -> None:
     world.obey = False
     job = world.submit(GIB, outer=OUTER)
     launch = world.actions[-1] if isinstance(world.actions[-1], act.Launch) else None
-    assert launch is not None
     serial = launch.serial
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=serial))
     before = world.now

@@ -35,7 +35,7 @@ def test_a_need_above_the_reservation_is_its_own(
     ledger = state.ledgers["GPU-0"]
     assert attempt is not None and world.live(other) is not None
     mine = ledger.reserved.running(job.id)
-    assert mine is not None and mine.mib is not None
+    assert mine.mib is not None
     ledger.occupants[job.id].peak_mib = None if peak_over is None else mine.mib + peak_over
     wanted = None if wanted_over is None else mine.mib + wanted_over
     found = blame(state, world.jobs[job.id], attempt, OutOfMemory("test", wanted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +49,6 @@ def a_world(devices: tuple[Device, ...], **settings: Any) -> Capped:
 
 def caps(world: World, job: Job) -> list[int]:
     attempt = world.live(job)
-    assert attempt is not None
     return [mib for _, mib in attempt.caps]
 
 
@@ -69,13 +69,20 @@ def uses(world: World, job: Job, mib: int) -> None:
 # ------------------------------------------------------------------ at the start
 
 
-@pytest.mark.parametrize("devices", [MPS, DRIVER])
-def test_the_first_size_is_reserved_and_the_second_is_the_cap(devices: tuple[Device, ...]) -> None:
+@pytest.mark.parametrize(
+    ("devices", "most", "asked"),
+    [(MPS, 30, ()), (MPS, 20, ()), (DRIVER, 30, (30,)), (DRIVER, 20, (20,)), (NONE, 30, None)],
+)
+def test_the_first_size_is_reserved_and_the_second_is_the_cap(
+    devices: tuple[Device, ...], most: int, asked: tuple[int, ...] | None
+) -> None:
+    """Only the driver is asked for it. Where nobody enforces one, the job is told its limit."""
     world = a_world(devices)
-    job = world.submit_limited(20 * GIB, 30 * GIB)
-    assert world.reservations[f"job:{job.id}", "GPU-0"].mib == 20 * GIB
-    assert caps(world, job) == [30 * GIB]
-    assert launch(world, job).cap_mib == 30 * GIB
+    job = world.submit_limited(20 * GIB, most * GIB)
+    assert reserved(world, job) == 20 * GIB
+    assert caps(world, job) == ([] if asked is None else [most * GIB])
+    assert launch(world, job).cap_mib == most * GIB
+    assert launch(world, job).caps == tuple(("GPU-0", mib * GIB) for mib in asked or ())
 
 
 @pytest.mark.parametrize("devices", [MPS, DRIVER])
@@ -119,14 +126,6 @@ def test_a_client_of_mps_may_use_what_is_unreserved_at_its_start_and_the_driver_
             assert caps(world, some[1]) == [23 * GIB]
 
 
-def test_size_and_size_is_a_hard_cap() -> None:
-    for devices in (MPS, DRIVER):
-        world = a_world(devices)
-        job = world.submit_limited(20 * GIB, 20 * GIB)
-        assert reserved(world, job) == 20 * GIB
-        assert (caps(world, job), launch(world, job).cap_mib) == ([20 * GIB], 20 * GIB)
-
-
 @pytest.mark.parametrize("devices", [MPS, DRIVER, NONE])
 def test_a_job_is_told_its_size_and_no_larger_cap(devices: tuple[Device, ...]) -> None:
     world = a_world(devices)
@@ -135,19 +134,6 @@ def test_a_job_is_told_its_size_and_no_larger_cap(devices: tuple[Device, ...]) -
     limited = world.submit_limited(5 * GIB, 12 * GIB)
     assert told_mib(world.jobs[limited.id], launch(world, limited).cap_mib) == 12 * GIB
     assert told_mib(world.jobs[job.id], None) is None
-
-
-def test_where_nobody_enforces_one_there_is_none_but_the_job_is_told_its_limit() -> None:
-    world = a_world(NONE)
-    job = world.submit_limited(20 * GIB, 30 * GIB)
-    assert (caps(world, job), launch(world, job).caps) == ([], ())
-    assert launch(world, job).cap_mib == 30 * GIB
-
-
-def test_only_the_driver_is_asked_for_the_caps_that_it_enforces() -> None:
-    for devices, wanted in ((MPS, ()), (DRIVER, (("GPU-0", 20 * GIB),))):
-        world = a_world(devices)
-        assert launch(world, world.submit_limited(20 * GIB, 20 * GIB)).caps == wanted
 
 
 def test_an_estimate_is_capped_by_the_driver_at_a_multiple_of_it() -> None:
@@ -160,15 +146,14 @@ def test_an_estimate_is_capped_by_the_driver_at_a_multiple_of_it() -> None:
     assert caps(world, world.submit(100, **GUESSED)) == [100 + SETTINGS.headroom_mib]
 
 
-@pytest.mark.parametrize("times", [1.0, 0.0, float("nan")])
-def test_without_stretch_the_cap_is_the_estimate(times: float) -> None:
+@pytest.mark.parametrize(
+    ("times", "cap"), [(1.0, 4), (0.0, 4), (float("nan"), 4), (float("inf"), 40)]
+)
+def test_the_stretch_is_bounded_by_the_estimate_and_by_what_is_unreserved(
+    times: float, cap: int
+) -> None:
     world = a_world(DRIVER, stretch=times)
-    assert caps(world, world.submit(4 * GIB, **GUESSED)) == [4 * GIB]
-
-
-def test_with_an_endless_stretch_it_is_all_that_is_unreserved() -> None:
-    world = a_world(DRIVER, stretch=float("inf"))
-    assert caps(world, world.submit(4 * GIB, **GUESSED)) == [40 * GIB]
+    assert caps(world, world.submit(4 * GIB, **GUESSED)) == [cap * GIB]
 
 
 @pytest.mark.parametrize(
@@ -244,21 +229,24 @@ def test_it_is_raised_up_to_its_limit_and_to_the_room() -> None:
     assert caps(world, job) == [30 * GIB]
 
 
-def test_a_hard_cap_stays() -> None:
-    world = a_world(DRIVER)
-    job = world.submit_limited(4 * GIB, 4 * GIB)
-    uses(world, job, 4 * GIB)
-    assert caps(world, job) == [4 * GIB]
-    assert not [a for a in world.actions if isinstance(a, act.RaiseCaps)]
-
-
-def test_a_client_of_mps_keeps_its_cap_because_nobody_can_change_it() -> None:
-    world = a_world(gpus(1, mps=True, caps=True))
-    first = world.submit_limited(30 * GIB, 30 * GIB)
-    job = world.submit_limited(5 * GIB, 30 * GIB)
-    world.end(first)
-    uses(world, job, 10 * GIB)
-    assert caps(world, job) == [10 * GIB]
+@pytest.mark.parametrize(
+    ("devices", "first", "limits", "uses_gib", "cap"),
+    [
+        pytest.param(DRIVER, None, (4, 4), 4, 4, id="a hard cap"),
+        # Nobody can change it after the start.
+        pytest.param(gpus(1, mps=True, caps=True), 30, (5, 30), 10, 10, id="a client of MPS"),
+    ],
+)
+def test_a_cap_that_stays(
+    devices: tuple[Device, ...], first: int | None, limits: Sequence[int], uses_gib: int, cap: int
+) -> None:
+    world = a_world(devices)
+    before = first and world.submit_limited(first * GIB, first * GIB)
+    job = world.submit_limited(*(size * GIB for size in limits))
+    if before:
+        world.end(before)
+    uses(world, job, uses_gib * GIB)
+    assert caps(world, job) == [cap * GIB]
     assert not [a for a in world.actions if isinstance(a, act.RaiseCaps)]
 
 
@@ -273,8 +261,7 @@ def test_a_raise_that_fails_is_tried_again_later_and_one_without_an_answer_is_no
     asked = [a for a in world.actions if isinstance(a, act.RaiseCaps)]
     assert len(asked) == 1
     world.step(ev.ActionFailed(at=world.now, action=asked[0], reason="the driver is gone"))
-    attempt = world.live(job)
-    assert attempt is not None and attempt.asked(ActionKind.CAPS) is None
+    assert world.live(job).asked(ActionKind.CAPS) is None
     assert caps(world, job) == [12 * GIB]
     world.pass_time(0.1)
     assert len([a for a in world.actions if isinstance(a, act.RaiseCaps)]) == 1, "it pauses"
@@ -324,8 +311,7 @@ def test_a_death_at_the_cap_is_the_jobs_own(devices: tuple[Device, ...]) -> None
     uses(world, neighbour, 15 * GIB)
     job = world.submit_limited(5 * GIB, 5 * GIB)
     uses(world, job, 5 * GIB)
-    died = world.end(job, 1, oom=OutOfMemory("test"))
-    assert died.victim_count == 0
+    assert world.end(job, 1, oom=OutOfMemory("test")).victim_count == 0
 
 
 def test_a_death_far_below_a_larger_cap_is_the_neighbours() -> None:
@@ -333,8 +319,7 @@ def test_a_death_far_below_a_larger_cap_is_the_neighbours() -> None:
     job, neighbour = (world.submit(10 * GIB, **DECLARED) for _ in range(2))
     uses(world, neighbour, 28 * GIB)
     uses(world, job, 9 * GIB)
-    died = world.end(job, 1, oom=OutOfMemory("test"))
-    assert died.victim_count == 1
+    assert world.end(job, 1, oom=OutOfMemory("test")).victim_count == 1
 
 
 def test_a_death_at_the_cap_raises_need_and_cap() -> None:
@@ -389,9 +374,7 @@ def test_no_reservation_is_weakened_and_caps_only_grow(steps: list[tuple[str, in
             if what == "end":
                 world.end(job)
             else:
-                running = world.live(job)
-                assert running is not None
-                most = dict(running.caps)
+                most = dict(world.live(job).caps)
                 uses(world, job, min([size * GIB, *most.values()]))
         now = {
             attempt.serial: dict(attempt.caps)

@@ -37,9 +37,7 @@ def uses(world: World, job: Job, mib: int, seconds: float = 1.0) -> None:
 
 
 def steps(world: World, job: Job, count: float) -> None:
-    attempt = world.live(job)
-    assert attempt is not None
-    about = {"job_id": job.id, "serial": attempt.serial}
+    about = {"job_id": job.id, "serial": world.live(job).serial}
     world.step(ev.StepsReported(at=world.now, steps=count, **about))  # type: ignore[arg-type]
 
 
@@ -253,14 +251,14 @@ def test_a_reservation_never_takes_what_another_has(sizes: list[tuple[int, int]]
         for occupant in led.take(_at(1001.0 + 5 * second, held)):
             before = led.reserved.running(occupant.job_id)
             other = led.corrected(occupant)
-            assert before is not None and before.mib is not None
+            assert before.mib is not None
             if other is None:
                 continue
             assert other.mib is not None
             if other.mib > before.mib:
                 assert other.mib >= held[occupant.job_id]
                 rest = led.free_mib(before.owner)
-                assert rest is not None and other.mib <= max(rest, held[occupant.job_id])
+                assert other.mib <= max(rest, held[occupant.job_id])
             else:
                 assert other.mib >= min(before.mib, occupant.peak_mib or 0)
             led.reserve(other)

@@ -389,5 +389,4 @@ def test_a_head_that_shares_starts_in_time(mps: bool, submitted: Submitted) -> N
     for job_id in (2, 4):
         here.end(job_id)
     here.read()
-    live = here.live(3)
-    assert live is not None and live.launched.wall_s <= until_s + 1
+    assert here.live(3).launched.wall_s <= until_s + 1

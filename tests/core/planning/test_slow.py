@@ -63,8 +63,7 @@ def test_a_slow_planner_starts_jobs_and_keeps_its_state() -> None:
     for _ in range(3):
         world.pass_time(1.0)
     assert [world.state(job) for job in jobs] == [JobState.RUNNING] * 2 + [JobState.PENDING]
-    attempt = world.live(jobs[0])
-    assert attempt is not None and attempt.planner == "slow-starter"
+    assert world.live(jobs[0]).planner == "slow-starter"
     plans = world.rule_states["planner", "slow-starter"].state["plans"]
     assert plans > 2
     world.restart()
@@ -155,8 +154,7 @@ def test_while_the_one_that_starts_jobs_rests_they_start_all_the_same() -> None:
     assert refusal.rule == "planning" and "slow-starter has been making a plan" in refusal.message
     world.step(ready(world.thoughts[0], 0, Thought(error="KeyError: 'x'"), world.now))
     assert world.state(job) is JobState.RUNNING, "in the same step"
-    attempt = world.live(job)
-    assert attempt is not None and attempt.planner == "strict"
+    assert world.live(job).planner == "strict"
     assert "slow-starter failed (KeyError: 'x')" in world.said[0]
     assert "in the order of the queue" in world.said[0]
 

@@ -62,7 +62,7 @@ def test_a_running_job_saves_first(kind: CheckpointKind, how: Exit, restart: boo
     assert stopped(world) is (kind is SIGNAL), "one that leaves by itself is not stopped"
     job = end(world, job, how)
     assert (world.attempts[1, 1].outcome, job.state) == (Outcome.PREEMPTED, JobState.LAUNCHING)
-    assert job.saved is not None and job.saved.work_done == 0.5 and job.anew == 0
+    assert job.saved.work_done == 0.5 and job.anew == 0
     assert job.limit_s == LONG_S - 5.0, "what it continues counts on"
     assert job.pause is None
 
@@ -204,7 +204,7 @@ def test_from_the_start_nothing_that_was_saved_counts(moves: bool) -> None:
     job = end(world, job, BY_TERM, saved=late, saved_since_asked=True)
     assert (job.saved, job.saved_at, job.progress, job.anew) == (None, None, None, 1)
     live = world.live(job)
-    assert live is not None and live.work_begun == 0.0 and not live.asked(ActionKind.CHECKPOINT)
+    assert live.work_begun == 0.0 and not live.asked(ActionKind.CHECKPOINT)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,7 @@ def test_a_job_whose_work_is_done_begins_anew(
     assert ended.state.final
     job = world.requeue(ended, from_start)
     assert (job.anew, job.saved is None) == (anew, bool(anew))
-    live = world.live(job)
-    assert live is not None and live.began is not None
-    assert live.began.work_done == (0.0 if anew else done)
+    assert world.live(job).began.work_done == (0.0 if anew else done)
 
 
 def test_a_requeue_of_a_job_that_is_launched_stops_it() -> None:
@@ -242,8 +240,6 @@ def test_a_requeue_of_a_job_that_is_launched_stops_it() -> None:
     assert world.state(job) is JobState.LAUNCHING
     world.requeue(job)
     assert world.state(job) is JobState.STOPPING
-    live = world.live(job)
-    assert live is not None
-    void = ev.LaunchVoided(at=world.now, job_id=job.id, serial=live.serial)
+    void = ev.LaunchVoided(at=world.now, job_id=job.id, serial=world.live(job).serial)
     world.step(void)
     assert world.jobs[1].anew == 1 and world.jobs[1].requeued is not None

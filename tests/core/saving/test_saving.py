@@ -129,7 +129,6 @@ def test_a_request_that_nobody_heard_counts_for_nothing() -> None:
     asked = ask(world)
     world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
     attempt = world.live(1)
-    assert attempt is not None
     assert (attempt.checkpoint_asked, attempt.checkpoint_failed) == (None, "nobody handles TERM")
     assert end(world, job, OK).state is JobState.COMPLETED
 
@@ -142,8 +141,7 @@ def test_an_earlier_request_still_counts() -> None:
     world.pass_time(100.0)
     asked = ask(world)
     world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
-    attempt = world.live(1)
-    assert attempt is not None and attempt.checkpoint_asked == first
+    assert world.live(1).checkpoint_asked == first
     assert end(world, job, OK).state is JobState.LAUNCHING
 
 
@@ -169,8 +167,7 @@ def test_what_an_earlier_daemon_may_have_asked_for_still_counts(
     ask(world, proposal)
     first = world.now
     asked_in_vain(world)
-    attempt = world.live(1)
-    assert attempt is not None and attempt.checkpoint_asked == first
+    assert world.live(1).checkpoint_asked == first
     job = end(world, job, OK)
     assert (job.state, job.moves, world.where(1)) == (JobState.LAUNCHING, moves, where)
 
@@ -181,7 +178,7 @@ def test_what_an_earlier_daemon_may_have_asked_for_is_given_up_at_its_deadline()
     asked_in_vain(world)
     world.pass_time(PATIENCE_S)
     attempt = world.live(1)
-    assert attempt is not None and not attempt.pending and attempt.checkpoint_failed
+    assert not attempt.pending and attempt.checkpoint_failed
     assert world.jobs[1].target is None and world.state(1) is JobState.RUNNING
     assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
 
@@ -203,7 +200,7 @@ def test_one_that_saves_and_stays_goes_on_without_a_migration() -> None:
     save(world, job, 0.5)
     world.pass_time(PATIENCE_S)
     attempt = world.live(1)
-    assert attempt is not None and not attempt.pending and attempt.checkpoint_failed is None
+    assert not attempt.pending and attempt.checkpoint_failed is None
     assert world.state(1) is JobState.RUNNING
 
 

@@ -78,7 +78,7 @@ def test_a_refusal_says_that_it_is_scaled(device: Device, chip: Chip | None, sho
         occupants=(Occupant(there, attempt, 0.0, True, None, device),),
     )
     refusal = Packing(max_demand=1.0).refuse(Ask(job_of(0.8, chip), 1, GIB), offer)
-    assert refusal is not None and shown in refusal.message
+    assert shown in refusal.message
 
 
 def test_what_an_attempt_has_shown_is_about_its_gpu() -> None:
@@ -86,7 +86,7 @@ def test_what_an_attempt_has_shown_is_about_its_gpu() -> None:
     world = World((LARGE, SMALL))
     job = world.submit(GIB, prefer_gpus=("A100",))
     attempt = world.live(job)
-    assert attempt is not None and attempt.devices == (SMALL.uuid,)
+    assert attempt.devices == (SMALL.uuid,)
     usage = (Usage(SMALL.uuid, alone_smact=0.6, alone_count=9),)
     ended = replace(attempt, usage=usage, outcome=Outcome.PREEMPTED)
     taught = with_measured(

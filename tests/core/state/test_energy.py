@@ -58,7 +58,7 @@ def test_the_split(acts: dict[int, float | None], watts: float, parts_w: list[fl
     led.take(shown(1020.0, acts, watts))
     assert [h.energy_j for h in led.occupants.values()] == pytest.approx([10 * w for w in parts_w])
     found = led.energy.drain(reading(0.0, used=0))
-    assert found is not None and found.seconds == 10.0
+    assert found.seconds == 10.0
     unknown = set(acts.values()) in ({None}, {0.6, None}) or not acts
     assert sum(part.equally_j for part in found.parts) == (2000.0 if unknown else 0.0)
 
@@ -66,8 +66,7 @@ def test_the_split(acts: dict[int, float | None], watts: float, parts_w: list[fl
 def test_one_job_alone_has_it_all_and_nothing_is_divided() -> None:
     led = seen_idle(1)
     led.take(shown(1020.0, {1: None}, 260.0))
-    found = led.energy.drain(reading(0.0, used=0))
-    assert found is not None and found.parts == (EnergyPart(1, 2600.0, 0.0),)
+    assert led.energy.drain(reading(0.0, used=0)).parts == (EnergyPart(1, 2600.0, 0.0),)
 
 
 def test_idle_power_is_the_least_while_nobody_is_there() -> None:

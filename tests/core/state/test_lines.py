@@ -119,8 +119,7 @@ def test_the_turns_of_users_merge_their_lines(
 def test_a_key_without_two_numbers_counts_as_it_is(order_key: tuple[Any, ...]) -> None:
     queue = RankedQueue(lambda spec: Rank((0, ()), 1.0, 3.0))
     queue.put(replace(JOB, id=1), order_key)
-    key = queue.key_of(1)
-    assert key is not None and key[3] == order_key
+    assert queue.key_of(1)[3] == order_key
 
 
 def test_the_head_costs_the_users_and_not_their_jobs() -> None:

@@ -29,7 +29,6 @@ ENDS: list[tuple[dict[str, Any], dict[str, Any], JobState]] = [
 def saves(world: World, job: Job, **progress: float) -> Progress:
     saved = Progress(at=world.now, **progress)
     attempt = world.live(job)
-    assert attempt is not None
     world.step(
         ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial, progress=saved)
     )
@@ -86,7 +85,7 @@ def test_a_completed_job_that_is_requeued_begins_with_what_it_had_saved() -> Non
     job = running(world)
     world.report(job, work_done=1.0)
     ended = world.end(job)
-    assert ended.progress is not None and ended.progress.work_done == 1.0
+    assert ended.progress.work_done == 1.0
     drain(world)
     assert world.requeue(job).progress is None
 
@@ -153,9 +152,7 @@ def test_an_attempt_begins_with_what_was_saved_then() -> None:
     def again() -> Progress | None:
         world.end(job, lost="gone")
         world.pass_time(1000.0)
-        attempt = world.live(job)
-        assert attempt is not None
-        return attempt.began
+        return world.live(job).began
 
     first = world.attempts[job.id, 1]
     assert first.began is None and first.work_begun == 0.0
@@ -164,7 +161,6 @@ def test_an_attempt_begins_with_what_was_saved_then() -> None:
     assert again() == saved
     world.pass_time(10.0)
     attempt = world.live(job)
-    assert attempt is not None
     world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial))
     assert world.jobs[job.id].saved == saved
     assert again() == Progress(at=world.jobs[job.id].saved_at or world.now), "nobody said how far"

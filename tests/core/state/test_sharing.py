@@ -59,12 +59,22 @@ def test_a_period_has_what_each_job_shows_alone_and_all_show_together() -> None:
     assert len(learner.seen) == 1, "alone nothing is shared"
 
 
-@pytest.mark.parametrize("seconds, count", [(50, 0), (80, 1)])
-def test_short_periods_do_not_count(seconds: int, count: int) -> None:
-    world, learner = server()
-    world.smact["GPU-0"] = 0.5
+@pytest.mark.parametrize(
+    ("seconds", "warm_s", "devices", "wide", "count"),
+    [
+        pytest.param(50, 0.0, 1, 1, 0, id="short"),
+        pytest.param(80, 0.0, 1, 1, 1, id="long enough"),
+        pytest.param(150, 100.0, 1, 1, 0, id="the device was warm for less"),
+        pytest.param(100, 0.0, 2, 2, 0, id="one of the jobs is on several devices"),
+    ],
+)
+def test_which_periods_count(
+    seconds: int, warm_s: float, devices: int, wide: int, count: int
+) -> None:
+    world, learner = server(devices, smact_warm_s=warm_s)
+    world.smact |= {f"GPU-{index}": 0.5 for index in range(devices)}
+    job = world.submit(8 * GIB, smact=0.4, gpus=wide)
     world.submit(8 * GIB, smact=0.4)
-    job = world.submit(8 * GIB, smact=0.4)
     run(world, seconds)
     world.end(job)
     assert len(learner.seen) == count
@@ -77,26 +87,6 @@ def test_a_long_period_counts_as_several() -> None:
         world.submit(8 * GIB, smact=0.4)
     run(world, int(2.5 * LONGEST_S))
     assert len(learner.seen) == 2
-
-
-def test_time_before_the_device_is_warm_does_not_count() -> None:
-    world, learner = server(smact_warm_s=100.0)
-    world.smact["GPU-0"] = 0.3
-    world.submit(8 * GIB, smact=0.4)
-    job = world.submit(8 * GIB, smact=0.4)
-    run(world, 150)
-    world.end(job)
-    assert not learner.seen
-
-
-def test_jobs_on_several_devices_do_not_count() -> None:
-    world, learner = server(2)
-    world.smact |= {"GPU-0": 0.5, "GPU-1": 0.5}
-    wide = world.submit(8 * GIB, smact=0.4, gpus=2)
-    world.submit(8 * GIB, smact=0.4)
-    run(world, 100)
-    world.end(wide)
-    assert not learner.seen
 
 
 def test_steps_tell_the_speed_beside_others() -> None:

@@ -146,7 +146,7 @@ def test_a_planner_cannot_pass_a_limit() -> None:
     world.submit(GIB, user="ada")
     second = world.submit(GIB, user="ada")
     refusal = propose(world, Start(job_id=second.id, placement=on("GPU-2", mode=WHOLE)))
-    assert refusal is not None and refusal.rule == "limits.running_jobs"
+    assert refusal.rule == "limits.running_jobs"
 
 
 def test_limits_that_were_lowered_stop_nothing_and_allow_smaller() -> None:
@@ -169,7 +169,6 @@ def test_no_planner_starts_a_job_on_more_gpus_than_its_user_may_have() -> None:
     world = World(gpus(4), planners=(Passive(),), settings=replace(CORE, user_gpus=2))
     job = world.submit(GIB, user="ada", roles=WORKERS)
     refusal = propose(world, Start(job_id=job.id, placement=workers(0, 1, 2)))
-    assert refusal is not None
     assert refusal.message == (
         "needs 3 GPUs, other jobs of ada use 0, the limit is 2 (limits.gpus)"
     )

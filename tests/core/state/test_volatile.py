@@ -69,7 +69,7 @@ def test_no_record_is_both_and_the_durable_one_has_the_newest_figures() -> None:
     job = running(world)
     reports(world, job, 1)
     ended = world.end(job)
-    assert ended.progress is not None and ended.progress.step == 1
+    assert ended.progress.step == 1
     for decision in world.decisions:
         names = [_name(r) for r in (*decision.changed, *decision.volatile)]
         assert len(set(names)) == len(names)

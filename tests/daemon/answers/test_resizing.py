@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,17 +20,15 @@ TRAINER = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1"
 
 
 @pytest.fixture
-def home(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DaemonHome]:
+def home(home: DaemonHome, request: pytest.FixtureRequest) -> DaemonHome:
     """A daemon; the parameter: the real seconds that a job has to save its work."""
-    found = DaemonHome(tmp_path, gpus="sim:3xA100-40GB", scale=50.0)
+    home.gpus, home.scale = "sim:3xA100-40GB", 50.0
+    home.settings = [f"checkpoint.patience_s={getattr(request, 'param', 60)}"]
+    home.settings += ['planner=["auto","elastic"]', "planners.elastic.interval_s=3600"]
     # radrun needs real time: as much as a slow machine takes to start workers.
-    patience_s = getattr(request, "param", 60)
-    found.settings += [f"checkpoint.patience_s={patience_s}"]
-    found.fixed = ["core.resize_limit_s=3000"]
-    found.settings += ['planner=["auto","elastic"]', "planners.elastic.interval_s=3600"]
-    found.start()
-    yield found
-    found.close()
+    home.fixed = ["core.resize_limit_s=3000"]
+    home.start()
+    return home
 
 
 def begin(home: DaemonHome, *options: str, saves: str = "1") -> int:

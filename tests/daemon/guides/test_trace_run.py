@@ -32,27 +32,22 @@ def test_a_trace_through_a_private_daemon(tmp_path: Path) -> None:
     assert not (home.folder / "home").exists(), "nothing was done in the caller's own place"
 
 
-def test_ctrl_c_cancels_the_jobs_of_the_trace_only(tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_jobs_of_the_trace_only(daemon: DaemonHome, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(HEAD + "0,one,1,90000,9000,0.3\n0,two,1,90000,9000,0.3\n"
                                     "1000000,late,1,90000,9000,0.3\n")  # fmt: skip
-    home = DaemonHome(tmp_path, scale=100.0)
-    try:
-        home.start()
-        other = home.submit("--gpus=0", "--name=other", "--", "sleep", "1000")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "radrm.cli.main", "trace", "run", str(tmp_path / "t.csv")],
-            cwd=tmp_path,
-            env=home.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_until(lambda: len(home.ask("status", state="RUNNING")) == 3, "the jobs to run")
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 128 + signal.SIGINT and output == ""
-        assert "stopped; 2 jobs of the trace are cancelled" in errors
-        wait_until(lambda: len(home.ask("status")) == 1, "the jobs to end")
-        assert home.job(other)["state"] == "RUNNING"
-    finally:
-        home.close()
+    other = daemon.submit("--gpus=0", "--name=other", "--", "sleep", "1000")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "radrm.cli.main", "trace", "run", str(tmp_path / "t.csv")],
+        cwd=tmp_path,
+        env=daemon.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: len(daemon.ask("status", state="RUNNING")) == 3, "the jobs to run")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGINT and output == ""
+    assert "stopped; 2 jobs of the trace are cancelled" in errors
+    wait_until(lambda: len(daemon.ask("status")) == 1, "the jobs to end")
+    assert daemon.job(other)["state"] == "RUNNING"

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from radrm.host.storage.paths import paths_for
 from tests.daemon.harness import DaemonHome
+from tests.daemon.trainers import at_work, saved_step, trainer
 from tests.waiting import wait_until
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    found = DaemonHome(tmp_path, scale=50.0)
-    found.gpus = "sim:1xA100-40GB"
-    found.settings = ["policy=exclusive", "planner=deadline", "core.smact_warm_s=0"]
-    found.settings += ["planners.deadline.min_run_s=10", "checkpoint.patience_s=60"]
-    yield found
-    found.close()
+def home(home: DaemonHome) -> DaemonHome:
+    home.gpus, home.scale = "sim:1xA100-40GB", 50.0
+    home.settings = ["policy=exclusive", "planner=deadline", "core.smact_warm_s=0"]
+    home.settings += ["planners.deadline.min_run_s=10", "checkpoint.patience_s=60"]
+    return home
 
 
 def train(home: DaemonHome, seconds: int, *words: str) -> int:
-    command = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1"]
-    command += ["--seconds", str(seconds), "--loss-k", "3", "--saves"]
-    return home.submit("--gpu-memory=8G", f"--duration={seconds}", *words, "--", *command)
-
-
-def log_of(home: DaemonHome, job: int) -> str:
-    log = home.work / f"radrm-{job}.out"
-    return log.read_text() if log.exists() else ""
+    command = trainer("--saves", seconds=seconds)
+    return home.submit("--gpu-memory=8G", f"--duration={seconds}", *words, *command)
 
 
 def begin(home: DaemonHome) -> int:
     """Submit a job that saves, and wait until it is at work: it handles the signal then."""
     job = train(home, 20_000, "--checkpoint=signal")
-    wait_until(lambda: "epoch" in log_of(home, job), f"job {job} to be at work")
+    wait_until(lambda: at_work(home, job), f"job {job} to be at work")
     return job
 
 
@@ -48,8 +35,7 @@ def test_a_job_saves_and_gives_way_and_goes_on_from_there(home: DaemonHome) -> N
     urgent = train(home, 100, "--due=+1m", "--weight=20")
     assert home.wait_end(urgent)["state"] == "COMPLETED"
     wait_until(lambda: home.job(long)["attempts"] == 2, "the first job to go on")
-    saved = Path(paths_for(home.environment, os.getuid()).checkpoints, str(long), "saved.json")
-    assert json.loads(saved.read_text())["step"] > 0
+    assert saved_step(home, long) > 0
 
 
 def test_a_killed_daemon_still_knows_who_was_asked(home: DaemonHome) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.daemon.harness import DaemonHome
@@ -14,15 +11,10 @@ LONG_S = 100_000
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    place = DaemonHome(tmp_path, scale=100.0)
-    place.settings = [
-        "progress.interval_s=1",
-        'planner=["strict", "elastic"]',
-        "planners.elastic.interval_s=20",
-    ]
-    yield place
-    place.close()
+def home(home: DaemonHome) -> DaemonHome:
+    home.settings = ["progress.interval_s=1", "planners.elastic.interval_s=20"]
+    home.settings += ['planner=["strict", "elastic"]']
+    return home
 
 
 def trainer(home: DaemonHome, *words: str, seconds: int = LONG_S) -> int:

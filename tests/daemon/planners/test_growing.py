@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.daemon.harness import DaemonHome
@@ -14,11 +11,9 @@ LONG_S = 200_000
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    place = DaemonHome(tmp_path, scale=50.0)
-    place.settings = ["progress.interval_s=1"]
-    yield place
-    place.close()
+def home(home: DaemonHome) -> DaemonHome:
+    home.settings, home.scale = ["progress.interval_s=1"], 50.0
+    return home
 
 
 def trainer(home: DaemonHome, loss_k: float, *words: str, smact: float = 0.2) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.daemon.harness import DaemonHome
-from tests.daemon.planners.package import HOSTILE, install
 from tests.waiting import wait_until
 
+HOSTILE = Path(__file__).with_name("hostile.py").read_text()
 FAST = {
     "raises": ("Raises", "KeyError: 'x' (hostile.py:"),
     "nonsense": ("Nonsense", "it answered with a int, not a Plan"),
@@ -40,7 +41,8 @@ def test_planners_that_fail_harm_nobody(
     home: DaemonHome, planners: dict[str, tuple[str, str]]
 ) -> None:
     classes = {name: f"hostile:{which}" for name, (which, _) in planners.items()}
-    install(home, {**classes, "slow-meddles": "hostile:SlowMeddles"}, HOSTILE)
+    classes["slow-meddles"] = "hostile:SlowMeddles"
+    home.install({"radrm.planners": classes}, hostile=HOSTILE)
     home.settings = [f"planner={'+'.join(['strict', *planners, 'slow-meddles'])}"]
     think_s = 3 if "slow-spins" in planners else 60  # what works well has the time for it
     home.fixed = ["core.retry_s=90000", "core.retry_most_s=90000", f"core.think_s={think_s}"]
@@ -61,7 +63,7 @@ def test_planners_that_fail_harm_nobody(
 
 
 def test_a_planner_whose_starts_are_refused_is_named(home: DaemonHome) -> None:
-    install(home, {"forgets": "hostile:Forgets"}, HOSTILE)
+    home.install({"radrm.planners": {"forgets": "hostile:Forgets"}}, hostile=HOSTILE)
     home.settings = ["planner=forgets"]
     home.start()
     job = home.submit("--gpu-memory=1G", "--cpus=1", "--", "true")

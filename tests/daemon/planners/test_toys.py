@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tests.daemon.harness import DaemonHome, simjob
-from tests.daemon.planners.package import install
 from tests.waiting import wait_until
 
 
 def test_a_slow_planner_preempts_and_the_job_says_so(home: DaemonHome) -> None:
     home.gpus = "sim:1xA100-40GB"
-    install(home, {"slow-andreas": "tests.contract.systems.slow:SlowAndreas"})
+    home.install({"radrm.planners": {"slow-andreas": "tests.contract.systems.slow:SlowAndreas"}})
     home.settings = ["planner=strict+slow-andreas"]
     home.start()
     words = ("--gpu-memory=30G", "--requeue")

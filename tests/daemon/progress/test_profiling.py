@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,14 +16,11 @@ TRAIN = "#!/bin/bash\nexec radrm-simjob --gpu-memory 4000 --seconds 3000 --ramp 
 
 
 @pytest.fixture
-def mixed(tmp_path: Path) -> Iterator[DaemonHome]:
+def mixed(home: DaemonHome) -> DaemonHome:
     """A server with two kinds of GPU."""
-    home = DaemonHome(tmp_path, "sim:1xA100-40GB,1xV100-32GB", scale=50.0)
+    home.gpus, home.scale = "sim:1xA100-40GB,1xV100-32GB", 50.0
     home.start()
-    try:
-        yield home
-    finally:
-        home.close()
+    return home
 
 
 def test_what_probes_show_is_known_of_later_jobs(mixed: DaemonHome) -> None:
@@ -45,22 +40,19 @@ def test_what_probes_show_is_known_of_later_jobs(mixed: DaemonHome) -> None:
     assert all(2000 < each.duration_s < 30_000 for each in job.profile)
 
 
-def test_a_job_with_a_range_knows_the_times_of_each_of_its_sizes(tmp_path: Path) -> None:
-    home = DaemonHome(tmp_path, "sim:2xV100-32GB", scale=50.0)
+def test_a_job_with_a_range_knows_the_times_of_each_of_its_sizes(home: DaemonHome) -> None:
+    home.gpus, home.scale = "sim:2xV100-32GB", 50.0
     home.start()
-    try:
-        range_, more = "#RAD --gpus=1-2 --checkpoint=signal\n", " --loss-k 3"
-        home.file("a.rad", TRAIN.format(more=more).replace("exec", range_ + "exec"))
-        found = home.json("profile", "a.rad", "--limit=1d")
-        assert [(each["gpus"], each["why"]) for each in found] == [(1, None), (2, None)]
-        later = home.submit("a.rad", "--hold")
-        home.stop()
-        store = Store(str(home.folder / "home" / "store" / "radrm.sqlite"))
-        (job,) = [job for job in store.kept().jobs if job.id == later]
-        store.close()
-        assert [each.gpus for each in job.profile] == [1, 2]
-    finally:
-        home.close()
+    range_, more = "#RAD --gpus=1-2 --checkpoint=signal\n", " --loss-k 3"
+    home.file("a.rad", TRAIN.format(more=more).replace("exec", range_ + "exec"))
+    found = home.json("profile", "a.rad", "--limit=1d")
+    assert [(each["gpus"], each["why"]) for each in found] == [(1, None), (2, None)]
+    later = home.submit("a.rad", "--hold")
+    home.stop()
+    store = Store(str(home.folder / "home" / "store" / "radrm.sqlite"))
+    (job,) = [job for job in store.kept().jobs if job.id == later]
+    store.close()
+    assert [each.gpus for each in job.profile] == [1, 2]
 
 
 def test_a_probe_yields_to_a_job_that_waits(mixed: DaemonHome) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,11 +22,8 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    made = DaemonHome(tmp_path)
-    made.start()
-    yield made
-    made.close()
+def home(daemon: DaemonHome) -> DaemonHome:
+    return daemon
 
 
 def written(home: DaemonHome) -> list[str]:
@@ -93,7 +89,6 @@ def test_a_folder_is_read_without_a_claim(tmp_path: Path) -> None:
     lock = attempts.take_lock(str(tmp_path))
     assert found_of(evidence) == Running(None)
     me = identify(os.getpid())
-    assert me is not None
     start = {"pid": 1, "start_ticks": 1, "runner_pid": me.pid, "runner_start_ticks": 1}
     attempts.write_record(str(tmp_path), attempts.START, {**start, **attempts.now()})
     assert isinstance(lost := found_of(evidence), Lost) and "its runner was killed" in lost.reason

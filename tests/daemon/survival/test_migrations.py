@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from radrm.host.storage.paths import paths_for
 from tests.daemon.harness import DaemonHome
+from tests.daemon.trainers import saved_step
 from tests.waiting import wait_until
 
 # Notes each step in a file. It saves when `save` exists, ends after TERM when `end` does.
@@ -63,14 +63,13 @@ while not os.path.exists("finish"):
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
-    found = DaemonHome(tmp_path, scale=20.0)
+def home(home: DaemonHome) -> Iterator[DaemonHome]:
+    home.scale = 20.0
     # A job that should save or end has until its test lets it, however slowly a daemon starts.
-    found.settings += ["progress.interval_s=1", "core.grace_s=1200", "checkpoint.patience_s=1200"]
-    yield found
+    home.settings = ["progress.interval_s=1", "core.grace_s=1200", "checkpoint.patience_s=1200"]
+    yield home
     for name in ("save", "end", "finish"):
-        found.file(name, "")
-    found.close()
+        home.file(name, "")
 
 
 def begin(home: DaemonHome, *words: str, by: str = "reporter") -> int:
@@ -96,11 +95,6 @@ def migrate(home: DaemonHome, job: int, until: str) -> str:
 def arrived(home: DaemonHome, job: int, attempt: int = 2) -> dict[str, Any]:
     wait_until((home.work / f"begun-{attempt}").exists, f"attempt {attempt}: {home.job(job)}")
     return home.wait_state(job, "RUNNING")
-
-
-def saved_step(home: DaemonHome, job: int) -> int:
-    folder = Path(paths_for(home.environment, os.getuid()).checkpoints, str(job))
-    return int(json.loads((folder / "saved.json").read_text())["step"])
 
 
 def begun_step(home: DaemonHome, attempt: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ pytestmark = pytest.mark.daemon
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[DaemonHome]:
-    made = DaemonHome(tmp_path, gpus="sim:2xA100-40GB")
-    (tmp_path / "radrm.toml").write_text("")
-    made.environment["RADRM_CONFIG"] = str(tmp_path / "radrm.toml")
-    made.settings = ["core.smact_warm_s=1"]
-    made.forked = False  # it executes its own command again
-    made.start()
-    yield made
-    made.close()
+def server(home: DaemonHome) -> DaemonHome:
+    home.environment["RADRM_CONFIG"] = str(home.file("radrm.toml", ""))
+    home.settings = ["core.smact_warm_s=1"]
+    home.forked = False  # it executes its own command again
+    home.start()
+    return home
 
 
 def starts(server: DaemonHome) -> int:

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +17,34 @@ import pytest
 
 from radrm.host.storage.paths import paths_for
 from tests.daemon.harness import DaemonHome
+from tests.daemon.trainers import (
+    LONG_S,
+    at_work,
+    begin,
+    begun_from,
+    log_of,
+    saved_file,
+    saved_step,
+    trainer,
+)
 from tests.waiting import wait_until
-
-LONG_S = 5000
-
-
-def started(folder: Path, patience_s: int, scale: float) -> DaemonHome:
-    found = DaemonHome(folder, scale=scale)
-    found.settings += [f"checkpoint.patience_s={patience_s}"]
-    found.start()
-    return found
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
+def home(home: DaemonHome) -> DaemonHome:
     # A migration waits for a minute of this clock until the next daemon has read its target.
-    found = started(tmp_path, patience_s=1200, scale=20.0)
-    yield found
-    found.close()
+    home.settings, home.scale = ["checkpoint.patience_s=1200"], 20.0
+    home.start()
+    return home
 
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[DaemonHome]:
     """One that gives up what does not answer in time."""
-    found = started(tmp_path, patience_s=2, scale=50.0)
-    yield found
-    found.close()
-
-
-def trainer(*words: str, seconds: int = LONG_S) -> list[str]:
-    command = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1"]
-    return ["--", *command, "--seconds", str(seconds), "--loss-k", "3", *words]
-
-
-def begin(home: DaemonHome, kind: str, *words: str, seconds: int = LONG_S) -> int:
-    """Submit a job that saves, and wait until it is at work: it handles the signal then."""
-    job = home.submit(f"--checkpoint={kind}", *trainer(*words, seconds=seconds))
-    wait_until(lambda: at_work(home, job), f"job {job} to be at work: {home.job(job)}")
-    return job
-
-
-def at_work(home: DaemonHome, job: int, attempt: int = 1) -> bool:
-    log = log_of(home, job, attempt)
-    return log.exists() and "epoch" in log.read_text()
-
-
-def log_of(home: DaemonHome, job: int, attempt: int = 1) -> Path:
-    suffix = "out" if attempt == 1 else f"attempt{attempt}.out"
-    return home.work / f"radrm-{job}.{suffix}"
-
-
-def saved_file(home: DaemonHome, job: int) -> Path:
-    return Path(paths_for(home.environment, os.getuid()).checkpoints, str(job), "saved.json")
-
-
-def saved_step(home: DaemonHome, job: int) -> float:
-    step: float = json.loads(saved_file(home, job).read_text())["step"]
-    return step
+    with closing(DaemonHome(tmp_path, scale=50.0)) as found:
+        found.settings = ["checkpoint.patience_s=2"]
+        found.start()
+        yield found
 
 
 def gpu(home: DaemonHome, job: int) -> str:
@@ -121,8 +93,7 @@ def test_one_that_saves_and_leaves_goes_on_where_it_was(home: DaemonHome) -> Non
     wait_until(lambda: at_work(home, job, 2), "it to be at work")
     document = home.wait_state(job, "RUNNING")
     assert document["saved_work_done"] > 0
-    line = (home.work / f"radrm-{job}.attempt2.out").read_text().split("s  speed")[0]
-    assert float(line.split()[3].split("/")[0]) >= saved_step(home, job) - 0.1
+    assert begun_from(home, job, 2) >= saved_step(home, job) - 0.1
 
 
 # ------------------------------------------------------------------ migrations

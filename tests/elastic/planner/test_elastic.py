@@ -27,22 +27,31 @@ def resizes(world: Trainings) -> int:
     return sum(isinstance(action, act.Resize) for action in world.world.actions)
 
 
-def test_a_job_that_scales_grows_into_all_idle_gpus() -> None:
+@pytest.mark.parametrize(
+    ("scaling", "options", "seconds", "size", "changes", "why"),
+    [
+        pytest.param(PERFECT, {}, 200, 4, 1, ["size"], id="scales: all idle GPUs in one change"),
+        pytest.param(POOR, {}, 600, 1, 2, ["gain"], id="does not scale: back, and stays there"),
+        pytest.param(PERFECT, {"total": 200.0}, 100, 1, 0, ["cost"], id="is about to end"),
+        pytest.param(None, {}, 200, 1, 0, ["progress"], id="reports nothing"),
+        pytest.param(PERFECT, {"resizing": Resizing.NONE}, 200, 1, 0, None, id="is not resized"),
+    ],
+)
+def test_a_job_alone(
+    scaling: Scaling | None,
+    options: dict[str, Any],
+    seconds: int,
+    size: int,
+    changes: int,
+    why: list[str] | None,
+) -> None:
     here = Trainings()
-    job = here.submit(PERFECT)
-    here.run(200)
-    assert here.size(job) == 4
-    assert resizes(here) == 1, "in one change"
-    assert here.why(job) == ["size"]
-
-
-def test_a_job_that_does_not_scale_goes_back_and_stays_there() -> None:
-    here = Trainings()
-    job = here.submit(POOR)
-    here.run(600)
-    assert here.size(job) == 1
-    assert resizes(here) == 2
-    assert here.why(job) == ["gain"]
+    job = here.submit(scaling or PERFECT, **options)
+    if scaling is None:
+        here.models.clear()
+    here.run(seconds)
+    assert (here.size(job), resizes(here)) == (size, changes)
+    assert why is None or here.why(job) == why
 
 
 def test_a_job_that_scales_for_a_while_goes_back_to_what_is_worth_it() -> None:
@@ -60,30 +69,6 @@ def test_the_job_that_gains_most_gets_the_idle_gpus() -> None:
     short = here.submit(PERFECT, total=20_000.0)
     here.run(100)
     assert (here.size(long), here.size(short)) == (3, 1)
-
-
-def test_a_job_that_is_about_to_end_does_not_grow() -> None:
-    here = Trainings()
-    job = here.submit(PERFECT, total=200.0)
-    here.run(100)
-    assert here.size(job) == 1
-    assert here.why(job) == ["cost"]
-
-
-def test_a_job_that_reports_nothing_does_not_grow() -> None:
-    here = Trainings()
-    job = here.submit(PERFECT)
-    here.models.clear()
-    here.run(200)
-    assert here.size(job) == 1
-    assert here.why(job) == ["progress"]
-
-
-def test_a_job_that_cannot_be_resized_is_left_alone() -> None:
-    here = Trainings()
-    job = here.submit(PERFECT, resizing=Resizing.NONE)
-    here.run(200)
-    assert here.size(job) == 1
 
 
 def test_growth_is_given_back_at_once_to_a_job_that_comes() -> None:
@@ -175,7 +160,6 @@ def test_a_restart_goes_on_with_what_was_measured() -> None:
     before = resizes(here)
     assert here.size(job) == 1 and before == 2
     attempt = here.world.live(job)
-    assert attempt is not None
     here.world.restart(ev.AttemptStarted(at=here.world.now, job_id=job.id, serial=attempt.serial))
     here.run(300)
     assert resizes(here) == before, "what was not worth it is not tried again"

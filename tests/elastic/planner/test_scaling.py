@@ -23,21 +23,17 @@ def test_nothing_measured_is_nothing_known() -> None:
 
 def test_one_size_divides_all_but_the_wait_for_data() -> None:
     found = fit({2: 1.0}, data_wait=0.25)
-    assert found is not None
     assert found.step_s(2) == pytest.approx(1.0)
     assert found.step_s(4) == pytest.approx(0.25 + 0.375)
 
 
 def test_two_sizes_show_what_the_exchange_of_gradients_costs() -> None:
     found = fit(measured(Scaling(0.0, 1.0, 0.1), 1, 4))
-    assert found is not None
     assert found.sync_s == pytest.approx(0.1) and found.compute_s == pytest.approx(1.0)
 
 
 def test_two_sizes_without_any_gain_do_not_promise_one() -> None:
-    found = fit({1: 1.0, 2: 1.0})
-    assert found is not None
-    assert found.gain(2, 2) <= 0.0
+    assert fit({1: 1.0, 2: 1.0}).gain(2, 2) <= 0.0
 
 
 @given(SCALINGS)
@@ -52,7 +48,6 @@ def test_three_sizes_determine_all_parts(scaling: Scaling) -> None:
 def test_noise_makes_no_part_negative(scaling: Scaling, noise: list[float]) -> None:
     sizes = measured(scaling, 1, 2, 4, 8)
     found = fit({n: s * x for (n, s), x in zip(sizes.items(), noise, strict=True)})
-    assert found is not None
     assert min(found.io_s, found.sync_s) >= 0 and found.compute_s > 0
 
 

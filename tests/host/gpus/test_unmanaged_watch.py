@@ -168,7 +168,6 @@ def test_term_after_the_grace_time(start: Start, caplog: pytest.LogCaptureFixtur
 
 def test_kill_for_who_ignores_it(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     stubborn = start(sys.executable, "-c", STUBBORN)
-    assert stubborn.stdout is not None
     stubborn.stdout.readline()
     server = Server(config())
     server.look(stubborn.pid, seconds=25)
@@ -203,7 +202,7 @@ def test_whoever_has_no_gpu_open_is_not_touched(start: Start) -> None:
     """The host's pids, seen from a container, are other processes'."""
     sleeper = start("sleep", "1000")
     why = spared_by(Server(config(), uses_gpu=has_gpu_open), sleeper)
-    assert why is not None and "has a GPU open" in why
+    assert "has a GPU open" in why
 
 
 def test_a_pid_that_has_changed_hands_meanwhile_is_not_hit(
@@ -213,13 +212,11 @@ def test_a_pid_that_has_changed_hands_meanwhile_is_not_hit(
 
     def another_one(pid: int) -> bool:
         now = module.read_stat(pid)
-        assert now is not None
         now.start_ticks += 1
         mocker.patch.object(module, "read_stat", return_value=now)
         return True
 
-    server = Server(config(), uses_gpu=another_one)
-    server.look(sleeper.pid, seconds=21)
+    Server(config(), uses_gpu=another_one).look(sleeper.pid, seconds=21)
     assert sleeper.poll() is None
 
 
@@ -233,8 +230,7 @@ def test_without_the_right_to_nobody_is_signalled(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     sleeper = start("sleep", "1000")
-    server = Server(config(), may_signal=False)
-    server.look(sleeper.pid, seconds=100)
+    Server(config(), may_signal=False).look(sleeper.pid, seconds=100)
     assert sleeper.poll() is None
     assert "needs a daemon that runs as root" in lines(caplog)[0]
     assert len(lines(caplog)) == 2, "and he is told of"

@@ -28,6 +28,7 @@ from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.planning.worker import Answer, answer_of, thought_of
 from radrm.host.processes.procfs import read_stat
 from radrm.host.workers import LENGTH, Worker, packed
+from tests.packages import install
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 from tests.world import GIB, World, gpus
@@ -64,11 +65,7 @@ class Mine:
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A planner of a third party, installed for this process and for its children."""
     place = tmp_path_factory.mktemp("mine")
-    about = place / "mine-1.0.dist-info"
-    about.mkdir()
-    (place / "mine.py").write_text(MINE)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[radrm.planners]\nmine = mine:Mine\n")
+    install(place, {"radrm.planners": {"mine": "mine:Mine"}}, mine=MINE)
     place.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{place}:{REPOSITORY}")
@@ -118,21 +115,18 @@ def test_what_takes_too_long_is_killed_and_the_next_question_gets_a_new_process(
 
 def test_it_has_no_rights_of_the_daemon(ask: Ask) -> None:
     assert ask({"do": "leave a child"}).thought.state["uid"] == (os.getuid() or 65534)
-    error = ask({"do": "write a file"}).thought.error
-    assert error is not None and "OSError: [Errno 27]" in error
+    assert "OSError: [Errno 27]" in ask({"do": "write a file"}).thought.error
 
 
 def test_a_planner_that_is_not_there_is_said(ask: Ask) -> None:
-    error = ask(planner="nobody").thought.error
-    assert error is not None and "there is no rule 'nobody' among planners" in error
+    assert "there is no rule 'nobody' among planners" in ask(planner="nobody").thought.error
 
 
 def test_a_snapshot_that_is_too_large_is_not_sent(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_module, "MAX_MESSAGE", 1000)
-    error = ask().thought.error
-    assert error is not None and "the snapshot has 0 MiB" in error
+    assert "the snapshot has 0 MiB" in ask().thought.error
 
 
 ANSWERS = {
@@ -209,7 +203,6 @@ def test_what_a_process_said_before_it_ended_counts() -> None:
 
     def ended_before_the_question(script: str) -> Worker:
         def question() -> bytes:
-            assert worker.process is not None
             worker.process.wait(PATIENCE_S)
             return b"what now?"
 

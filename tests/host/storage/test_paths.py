@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from radrm.errors import StoreError
 from radrm.host.storage.paths import Paths, client_paths, paths_for, prepare, system_mode
+from tests.imports import imported_by
 
 SYSTEM = Paths("/var/lib/radrm", "/run/radrm")
 
@@ -100,6 +99,7 @@ def test_modes_whatever_the_umask(
             assert modes(paths) == expected
     finally:
         os.umask(before)
+    assert os.listdir(paths.run) == ["progress"], "what users fill is not in memory"
     for parent in (tmp_path / "deep", tmp_path / "other"):
         assert not parent.stat().st_mode & stat.S_IWOTH, "never open to all"
 
@@ -149,12 +149,8 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_the_light_path_stays_light() -> None:
-    code = (
-        "import sys; before = set(sys.modules); import radrm.host.storage.paths; "
-        "print(*sorted(m for m in set(sys.modules) - before if not m.startswith('radrm')))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"pathlib", "typing", "dataclasses", "re", "inspect"} & set(ran.stdout.split())
+    heavy = {"pathlib", "typing", "dataclasses", "re", "inspect"}
+    assert not heavy & imported_by("import radrm.host.storage.paths")
 
 
 def test_the_names_of_new_folders_survive_a_power_failure(

@@ -221,7 +221,7 @@ def test_a_requeued_job_goes_behind_and_is_cancelled_in_the_end(spec: dict[str, 
         assert site.state(job) is JobState.PENDING, "it is behind the other one"
         last = site.attempts[job.id, site.jobs[job.id].attempts]
         assert last.outcome is Outcome.PREEMPTED
-        assert last.reason is not None and "below 0.05 for 2m00s" in last.reason
+        assert "below 0.05 for 2m00s" in last.reason
         site.restart()
         site.end(others[-1])
         site.read()

@@ -81,7 +81,6 @@ class Server(World):
 
     def leave(self, job: int, how: Exit) -> None:
         live = self.live(job)
-        assert live is not None
         self.step(ev.AttemptEnded(at=self.now, job_id=job, serial=live.serial, exits=(how,)))
         self.read()
 

@@ -44,8 +44,7 @@ def test_it_is_asked_before_the_end_and_waits_behind_all() -> None:
     world.give_way(1)
     assert world.running == [2] and list(world.scheduler.state.lines.gpu) == [3, 1]
     assert world.attempts[1, 1].outcome is Outcome.PREEMPTED
-    requested = world.attempts[1, 1].requested
-    assert requested is not None and requested.planner == "slots"
+    assert world.attempts[1, 1].requested.planner == "slots"
 
 
 def test_one_that_nobody_waits_for_runs_on_until_somebody_comes() -> None:

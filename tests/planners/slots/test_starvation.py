@@ -164,9 +164,7 @@ class Watched(Trace):
         for action in decision.actions:
             if isinstance(action, act.TakeCheckpoint):
                 job = self.jobs[action.job_id]
-                live = self.live(job)
-                assert live is not None and live.started is not None
-                ran_s = self.boot_s - live.started.boot_s
+                ran_s = self.boot_s - self.live(job).started.boot_s
                 used_s = job.used_s - (job.requeued.used_s if job.requeued is not None else 0.0)
                 assert ran_s + used_s >= slots.length_s - slots.warn_s - 1e-6
                 waits = [j for j in self.jobs.values() if j.state is JobState.PENDING]

@@ -81,9 +81,7 @@ class Cluster(World):
         return self.jobs[job.id]
 
     def layout(self, job: Job) -> Layout:
-        attempt = self.live(job)
-        assert attempt is not None
-        return layout_of(attempt.placement)
+        return layout_of(self.live(job).placement)
 
     def layouts(self, job: Job) -> list[Layout]:
         """The layouts that a job has had, one after another."""

@@ -98,7 +98,6 @@ def test_a_count_begins_with_reports_that_came_after_the_change() -> None:
     assert meter.rates(job, attempt) is None, "no report of steps since"
     job = replace(job, progress=Progress(later, step=25.0))
     found = meter.rates(job, attempt)
-    assert found is not None
     assert (found.used, found.speed) == (Layout((1.0,), (4.0,)), 2.0)
     told_late = HostUse(Instant(later.boot_s + 9, later.wall_s + 9), tasks=uses, tasks_at=later)
     assert meter.rates(job, replace(attempt, host_use=told_late)) == found, "as old as it is"
@@ -110,14 +109,12 @@ def test_on_several_nodes_a_task_goes_where_there_is_room() -> None:
     cluster = Cluster(Nearchus(POLICY, POLICY), steady, 12.0, 14.0, 20.0)
     job = cluster.train()
     attempt = cluster.live(job)
-    assert attempt is not None
     where = [share.node for share in attempt.placement.shares]
     assert where == ["node-2", "node-2", "node-1"], "the most free CPUs, after each of them"
     cluster.run(4000)
     for use in cluster.scheduler.snapshot.nodes:
         assert use.cpus_booked <= (use.node.cpus or 0.0)
     attempt = cluster.live(job)
-    assert attempt is not None
     assert len({share.node for share in attempt.placement.shares}) == 3
     assert cluster.layout(job).total > 40, "of 46"
     assert not [why for each in cluster.decisions for _, why in each.rejections]

@@ -199,8 +199,7 @@ def test_a_mig_instance_takes_one_job() -> None:
     world = world_of((part,))
     jobs = [world.submit(GIB) for _ in range(2)]
     pass_seconds(world, 3)
-    attempt = world.live(jobs[0])
-    assert attempt is not None and attempt.placement.collocation is Collocation.MIG
+    assert world.live(jobs[0]).placement.collocation is Collocation.MIG
     assert world.state(jobs[1]) is JobState.PENDING
 
 

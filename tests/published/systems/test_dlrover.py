@@ -168,7 +168,6 @@ def test_idle_servers_get_workers_beyond_the_quota_with_a_low_weight() -> None:
     # 16 CPUs serve 13.3 workers that need 1.2 each.
     assert last == Layout((16.0,), (4.0,) * 14)
     attempt = cluster.live(job)
-    assert attempt is not None
     weights = {s.task: s.cpu_weight for s in attempt.placement.shares if s.role == "worker"}
     assert weights == {at: None if at < 11 else 0.1 for at in range(14)}
 
@@ -261,7 +260,6 @@ def test_a_slow_server_moves_to_another_node() -> None:
     def model(layout: Layout) -> Work:
         found = WIDE_AND_DEEP(layout)
         attempt = cluster.live(1)
-        assert attempt is not None
         where = {(s.role, s.task): s.node for s in attempt.placement.shares}
         if len(layout.servers) < 8 or where["ps", 3] not in slow:
             return found
@@ -274,12 +272,10 @@ def test_a_slow_server_moves_to_another_node() -> None:
     cluster.run(500)
     layout = cluster.layout(job)
     attempt = cluster.live(job)
-    assert attempt is not None
     here = next(s.node for s in attempt.placement.shares if (s.role, s.task) == ("ps", 3))
     slow.add(here)
     cluster.run(300)
     attempt = cluster.live(job)
-    assert attempt is not None
     moved = {s.task: s.node for s in attempt.placement.shares if s.role == "ps"}
     assert moved[3] != here
     assert cluster.layout(job) == layout
