@@ -185,33 +185,12 @@ def test_what_a_client_left_relative_is_read_as_at_its_submission(home: Path) ->
 # ------------------------------------------------------------------ what it imports
 
 
-<<<<<<< HEAD
-def imported_by(home: Path, *words: str) -> set[str]:
-    """The modules that a submission imports, beyond those that Python starts with."""
-    code = (
-        "import sys; before = set(sys.modules)\n"
-        "from radrm.cli import main\n"
-        "from radrm.cli.commands.submit import submit as run\n"
-        "assert run(sys.argv[1:]) == 0\n"
-        "print(*(set(sys.modules) - before), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    return set(done.stderr.splitlines()[-1].split())
-=======
 SUBMIT = """
 import sys
 from radrm.cli import main
-from radrm.cli.commands.submit import run
+from radrm.cli.commands.submit import submit as run
 assert run(sys.argv[1:]) == 0
 """
->>>>>>> main
 
 
 @pytest.mark.parametrize(
