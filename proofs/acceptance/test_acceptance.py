@@ -174,7 +174,7 @@ def test_the_report_has_what_the_page_demands(tmp_path: Path) -> None:
     assert "3 of 5 steps passed" in text
     assert "| near | **failed** | 2 | a/b | CPUs and GPUs near this one; its fabric |" in text
     assert "| light | top | 2000.0 | 20.0 | 10 | 900 |" in text
-    assert "| 66 | 32 | 1.000 | 0.900 |  | 0.250 |" in text
+    assert "| 66 | 32 | 1.000 | 0.900 | | 0.250 |" in text
     assert "| S+M | mps | 6.0 | -25 % | 1.0, 6.0 | 0.50, ? | 900, ? |" in text
     assert "Not run: nvml-root, " in text
     with tarfile.open(page.with_suffix(".tar.gz")) as archive:

@@ -121,15 +121,17 @@ def copy_all(place: str) -> None:
 
 def _copy_home(home: str, target: str, torn: int) -> None:
     """Of a file that was never synced its first `torn` bytes are left."""
-    shutil.copytree(home, f"{target}/all", symlinks=True, ignore=_without_run)
+    shutil.copytree(home, f"{target}/all", symlinks=True, ignore=_not_kept)
     inode = os.stat(home).st_ino
     os.mkdir(f"{target}/synced", 0o700)
     shadow = os.path.join(os.path.dirname(home), SHADOW)
     _restore(shadow, inode, f"{target}/synced", f"{target}/all", torn)
 
 
-def _without_run(folder: str, names: list[str]) -> list[str]:
-    return ["run"] if "run" in names and os.path.basename(folder) == "home" else []
+def _not_kept(folder: str, names: list[str]) -> list[str]:
+    """What a power failure does not leave: the folder `run`, and sockets."""
+    sockets = [n for n in names if stat.S_ISSOCK(os.lstat(os.path.join(folder, n)).st_mode)]
+    return sockets + (["run"] if "run" in names and os.path.basename(folder) == "home" else [])
 
 
 def _restore(shadow: str, inode: int, target: str, whole: str, torn: int) -> None:

@@ -17,7 +17,6 @@ import signal
 from types import FrameType, TracebackType
 
 from radrm.core.planning.interrupt import interrupt
-from radrm.core.state.isolation import TooSlow
 
 LIMIT_S = 2.0
 """Real seconds that rules may take in one step, or what is left of it after an interrupted one. It
@@ -55,6 +54,6 @@ class RuleLimit:
         if self._inside:
             try:
                 interrupt(frame, self._limit_s)
-            except TooSlow:
+            except BaseException:  # it is interrupted
                 self._set_alarm()
                 raise

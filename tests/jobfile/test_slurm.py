@@ -68,6 +68,8 @@ TABLE = {
     ("--signal=B:10@30", "-t", "5"): {"signal": "USR1@30", "time": "300s"},
     ("--signal=b:sigusr2@9", "-t", "5"): {"signal": "USR2@9", "time": "300s"},
     ("--gres=GPU:2",): {"gpus": "2"},
+    # A variable of a template that nobody has filled.
+    ("--chdir=", "--job-name=", "--output=", "--error=", "--comment=", "--dependency="): {},
     ("-d", "AfterOK:12"): {"after": ["12"]},
     ("--signal=TERM", "-t", "5"): {"signal": "TERM@60", "time": "300s"},
     ("-b", "now+2hours"): {"begin": "+2h"},
@@ -107,6 +109,8 @@ REFUSED = {
     ("-C", "a100&v100", "-G1"): "no GPU is of two types",
     ("--container=/oci",): "apptainer exec",
     ("--container-image=nvcr.io#x", "-n1"): "pyxis",
+    ("--image=docker:x", "-n1"): "shifter --image=",
+    ("--ear=on", "-n1"): "a plugin of your site",
     ("--gpu=1",): "--gpu is ambiguous: --gpu-bind",
     ("--hold=yes",): "takes no value",
     ("--mail-type=SOON",): "is none of BEGIN",

@@ -135,11 +135,15 @@ def test_a_node_without_radrm_gives_the_job_back(site: Cluster) -> None:
     script = "#!/bin/sh\necho on $SLURMD_NODENAME\n"
     words = f"--export=ALL,PATH={path}", "--exclude", f"{OFF},{SMALL}"
     job = site.sbatch(script, *words)
-    wait_until(lambda: site.job(job)["Restarts"] == "1", "it to go back")
+
+    def excluded() -> list[str]:
+        return site.scontrol("show", "hostnames", site.job(job)["ExcNodeList"]).split()
+
+    wait_until(lambda: GOOD in excluded(), "it to be kept from this node")
     said = site.output(job)
+    assert site.job(job)["Restarts"] == "1"
     site.run("scancel", str(job))
     assert f"node {GOOD} cannot run" in said and "on " + GOOD not in said.splitlines()
-    assert GOOD in site.job(job)["ExcNodeList"]
 
 
 @pytest.mark.nightly

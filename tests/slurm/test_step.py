@@ -185,9 +185,10 @@ def test_a_requeue_by_slurm_ends_this_run_for_good(cluster: Cluster, home: Daemo
 def test_without_its_step_a_job_is_lost_and_nothing_of_it_runs(
     cluster: Cluster, home: DaemonHome
 ) -> None:
-    job = submit(cluster, f"echo $$ > {cluster.work}/lost.pid\n{UP}", "--requeue")
+    noted = cluster.work / "lost.pid"
+    job = submit(cluster, f"echo $$ > {noted}\n{UP}", "--requeue")
     runs(home, job)
-    pid = int(wait_until((cluster.work / "lost.pid").read_text, "its pid") or 0)
+    pid = int(wait_until(lambda: noted.exists() and noted.read_text().strip(), "its pid"))
     os.kill(step_of(cluster, job), signal.SIGKILL)
     document = ended(home, job)
     assert (document["state"], document["outcome"]) == ("FAILED", "lost")

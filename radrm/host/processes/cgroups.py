@@ -68,7 +68,8 @@ def processes(path: str) -> set[int]:
     found: set[int] = set()
     for folder in below(path):
         # It may have gone away, or hold threads of a process that another group lists.
-        found.update(map(int, procfs.start_of(f"{folder}/cgroup.procs", _MOST_BYTES).split()))
+        pids = procfs.start_of(f"{folder}/cgroup.procs", _MOST_BYTES).split()
+        found.update(int(pid) for pid in pids if pid.isdigit() and len(pid) <= _MOST_DIGITS)
     found.discard(0)  # a process of another pid namespace
     return found
 

@@ -222,4 +222,10 @@ def why_unknown(name: str) -> str:
     """Return why an option is refused that is none of these."""
     if name.startswith(OF_PYXIS):
         return f"of a plugin of Slurm (pyxis); {_IN_SCRIPT}"
-    return f"no option of sbatch in Slurm {RELEASE}; correct its name"
+    if name in ("image", "volume", "module"):
+        return (
+            "of a plugin of Slurm (Shifter); give it in the script, as: "
+            "shifter --image=IMAGE python train.py"
+        )
+    step = "correct its name, or leave it out if it is of a plugin of your site"
+    return f"no option of sbatch in Slurm {RELEASE}; {step}"

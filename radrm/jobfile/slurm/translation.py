@@ -116,7 +116,8 @@ class _Translation:
         name, value = each.name, each.value or ""
         option = known.BY_NAME.get(name)
         if option is not None and option.fate == known.BECOMES:
-            if (meaning := _MEANINGS[name]) is not None:
+            meaning = _MEANINGS[name]
+            if meaning is not None and (value or name not in _MAY_BE_EMPTY):
                 meaning(self, value)
         elif option is not None and option.fate == known.NOTHING:
             self.ignored.append(spelled(name))
@@ -656,6 +657,8 @@ _TOTALS: dict[str, Callable[[_Translation, str], int]] = {
     "gres": _Translation._gres,
     "gpus-per-socket": _Translation._per_socket,
 }
+_MAY_BE_EMPTY = ("chdir", "job-name", "output", "error", "comment", "dependency")
+"""As in Slurm, these are not given if their value is empty."""
 _PER_GPU = ("cpus-per-gpu", "mem-per-gpu", "ntasks-per-gpu")
 _LATER = (
     *(*_TOTALS, "gpus-per-task", "tres-per-task", "constraint", "prefer", "mail-user", "wrap"),
