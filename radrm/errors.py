@@ -82,6 +82,11 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
+def shown(text: str) -> str:
+    """Return a user's text for an error message: quoted, on one line, shortened."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
 def message_of(error: BaseException) -> str:
     """Return the message of an exception, whatever its class, as one short line."""
     try:

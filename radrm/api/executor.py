@@ -1,4 +1,4 @@
-"""The files of calls and answers: a folder of this user's alone, open for as long as it is used.
+"""Calls of functions as jobs, with the interface of `concurrent.futures`.
 
 Theory of operation. A call is a file; its job makes the call and writes the answer as a file
 (`radrm.api.run_call`). `map` submits one array. One thread waits for all futures: it lists the

@@ -8,7 +8,7 @@ that was forgotten; `--reason=--` gives one. Behind `--` all words are arguments
 
 from __future__ import annotations
 
-from radrm.errors import UsageError
+from radrm.errors import UsageError, shown
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -160,7 +160,7 @@ class _Reader:
         try:
             number = int(text) if option.kind == NUMBER else float(text)
         except ValueError:
-            raise self._wrong(f"{flag}: {_shown(text)} is not a number") from None
+            raise self._wrong(f"{flag}: {shown(text)} is not a number") from None
         if not float("-inf") < number < float("inf"):
             raise self._wrong(f"{flag}: {text} is not a finite number")
         too_small = option.least is not None and number < option.least
@@ -193,21 +193,15 @@ class _Reader:
             elif left:
                 self._found[each.name], left = left[0], left[1:]
         if left:
-            raise self._wrong(f"one argument too many: {_shown(left[0])}", help=True)
+            raise self._wrong(f"one argument too many: {shown(left[0])}", help=True)
 
     def _raise_unknown(self, word: str) -> None:
         from radrm.spellings import option_hint  # only a mistake needs it
 
         hint = option_hint(word, [flag.lstrip("-") for flag in self._options])
         step = "" if hint is None else f"; {hint}"
-        raise self._wrong(f"unknown option {_shown(word)}{step}", help=hint is None)
+        raise self._wrong(f"unknown option {shown(word)}{step}", help=hint is None)
 
     def _wrong(self, what: str, help: bool = False) -> UsageError:
         step = f"; see radrm {self._where} --help" if help else ""
         return UsageError(f"{self._where}: {what}{step}")
-
-
-def _shown(text: str) -> str:
-    from radrm.jobfile.values import shown  # only a mistake needs it
-
-    return shown(text)

@@ -56,19 +56,18 @@ def refuse_program(data: bytes, filename: str) -> None:
     where = plain(name.rpartition("/")[2]) or "job file"
     if data.startswith(_ELF):
         program = name if "/" in name else f"./{name}"
-        raise BadFile(f"{where}: a program, not a job file; write: {_line([program])}")
+        raise BadFile(f"{where}: a program, not a job file; write: {submit_line('--', program)}")
     start = data[:_MOST_LOOKED_AT].lstrip(b"\xef\xbb\xbf")
     if start.startswith(b"#!"):
         return
     if is_data(name):
-        raise BadFile(
-            f"{where}: not a job file; submit the program that reads it: {_line(_EXAMPLE)}"
-        )
+        step = f"submit the program that reads it: {submit_line('--', *_EXAMPLE)}"
+        raise BadFile(f"{where}: not a job file; {step}")
     runs = run_by(name) or _by_its_text(data, start)
     if runs is None:
         return
     what = _NAMES.get(runs, f"a program for {runs}")
-    step = f"write: {_line([*runs.split(), name])}"
+    step = f"write: {submit_line('--', *runs.split(), name)}"
     if "jupyter" not in runs:
         step += f"; or begin it with #!/usr/bin/env {runs}"
     raise BadFile(f"{where}: {what}, not a shell script; {step}")
@@ -93,15 +92,12 @@ def why_no_program(data: bytes, words: Sequence[str]) -> str | None:
     if not data or b"\0" in data:
         return None
     runs = run_by(words[0]) or _by_its_text(data, data.lstrip(b"\xef\xbb\xbf")) or "bash"
-    return f"it does not begin with #!; write: {_line([*runs.split(), *words])}"
+    return f"it does not begin with #!; write: {submit_line('--', *runs.split(), *words)}"
 
 
 def as_job_file(words: Sequence[str]) -> str:
     """Return the line that submits the program of a command as a job file."""
-    import shlex  # only a mistake needs it
-
-    arguments = ["--", *words[1:]] if words[1:] else []
-    return plain(shlex.join(["radrm", "submit", words[0], *arguments]))
+    return submit_line(words[0], *(["--", *words[1:]] if words[1:] else []))
 
 
 def is_data(name: str) -> bool:
@@ -113,10 +109,11 @@ def _ending(name: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def _line(words: Sequence[str]) -> str:
-    import shlex  # only a refusal needs it
+def submit_line(*words: str) -> str:
+    """Return a line that submits something, for a message."""
+    import shlex  # only a mistake needs it
 
-    return plain(f"radrm submit -- {shlex.join(words)}")
+    return plain(shlex.join(["radrm", "submit", *words]))
 
 
 def _by_its_text(data: bytes, start: bytes) -> str | None:

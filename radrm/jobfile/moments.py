@@ -23,6 +23,7 @@ from __future__ import annotations
 from time import gmtime
 
 from radrm.core.units import parse_seconds, show_seconds
+from radrm.errors import shown
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -119,7 +120,7 @@ def _shape(word: str, marks: str) -> str:
 
 
 def _wrong(text: str, why: str) -> ValueError:
-    return ValueError(f"{_shown(text)} {why}; {EXAMPLE}")
+    return ValueError(f"{shown(text)} {why}; {EXAMPLE}")
 
 
 def absolute(text: str, here: Here) -> str:
@@ -247,7 +248,3 @@ def _day(text: str, word: str) -> int | str:
         if word in (short, long):
             return short
     raise _wrong(text, f"is not a time: {word!r} is not a day")
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")

@@ -9,6 +9,15 @@ from __future__ import annotations
 from radrm.jobfile import shell
 from radrm.jobfile.values import MAX_TASKS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from radrm.core.records import Role
+    from radrm.core.words import Resizing
+    from radrm.jobfile.options import Options, RawOptions
+
 # ------------------------------------------------------------------
 # Whether a job starts its program with `radrun`, as its script or its command says.
 #
@@ -17,10 +26,6 @@ from radrm.jobfile.values import MAX_TASKS
 # (`$LAUNCHER`) is not found, nor is one in another language than a shell's: such a job needs
 # `--checkpoint`.
 
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _RADRUN = "radrun"
 _RUN_ANOTHER = frozenset(
@@ -63,14 +68,8 @@ def _in_text(text: str) -> bool:
     return _RADRUN in text and any(_is_radrun(step.words) for step in shell.steps(text))
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from radrm.core.records import Role
-    from radrm.core.words import Resizing
-    from radrm.jobfile.options import Options, RawOptions
+# ------------------------------------------------------------------
+# How many tasks it has, and what each needs.
 
 _SAVES = ("signal", "exit")
 

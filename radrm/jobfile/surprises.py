@@ -125,19 +125,7 @@ _LOOKS_IN_QUOTES = re.compile(r"\$\((?:jobs|pgrep|ps)\b")
 _SHORT = frozenset(
     {
         *("cat", "cd", "conda", "cp", "date", "deactivate", "declare", "disown", "echo", "exit"),
-        *(
-            "export",
-            "grep",
-            "head",
-            "hostname",
-            "let",
-            "local",
-            "ls",
-            "mkdir",
-            "module",
-            "mv",
-            "popd",
-        ),
+        *("export", "grep", "head", "hostname", "let", "local", "ls", "mkdir", "module", "mv"),
         *("popd", "printf", "pushd", "pwd", "read", "readonly", "return", "rm", "set", "shift"),
         *("shopt", "source", "squeue", "test", "touch", "tmux", "trap", "true", "false", "ulimit"),
         *("umask", "unset", "nvidia-smi", ":", ".", "[", "[[", "$!", "for", "case", "select"),

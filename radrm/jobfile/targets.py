@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from radrm.errors import shown
 from radrm.jobfile.record import Record
 
 EVENTS = ("end", "fail", "oom", "start", "idle", "silent", "held", "misplaced")
@@ -45,23 +46,21 @@ class Target(Record):
 def target_of(given: str) -> Target:
     """Return the target that `--notify` names. Raises ValueError with what to write."""
     if len(given) > _MOST or not given.isprintable() or not given.strip():
-        raise ValueError(f"{_shown(given)} is not printable text of 1 to {_MOST} characters")
+        raise ValueError(f"{shown(given)} is not printable text of 1 to {_MOST} characters")
     rest, events = _events(given)
     if re.fullmatch("https?://.*", rest):
         if not _URL.fullmatch(rest):
-            raise ValueError(
-                f"{_shown(rest)} is not a URL with a host, and without user and spaces"
-            )
+            raise ValueError(f"{shown(rest)} is not a URL with a host, and without user and spaces")
         return Target("webhook", rest, events)
     path = rest.removeprefix("exec:")
     if path != rest or re.match("~?/", path):
         if not re.match("~?/", path) or path.endswith("/"):
-            raise ValueError(f"{_shown(path)} is not the path of a program; begin it with / or ~/")
+            raise ValueError(f"{shown(path)} is not the path of a program; begin it with / or ~/")
         return Target("command", path, events)
     if rest == "mail":
         return Target("mail", "", events)
     if len(rest) > 254 or not re.fullmatch(rf"{_NAME}@{_HOST}", rest):
-        raise ValueError(f"{_shown(given)} is not {_WANTED}")
+        raise ValueError(f"{shown(given)} is not {_WANTED}")
     return Target("mail", rest, events)
 
 
@@ -75,7 +74,7 @@ def _events(given: str) -> tuple[str, tuple[str, ...]]:
     unknown = [word for word in words if word not in EVENTS]
     if head.lower() in ("exec", "http", "https", "mailto") or unknown:
         raise ValueError(
-            f"{_shown(unknown[0] if unknown else given)} is not one of the events "
+            f"{shown(unknown[0] if unknown else given)} is not one of the events "
             f"{', '.join(EVENTS)}"
         )
     return head, tuple(dict.fromkeys(words))
@@ -87,8 +86,3 @@ def notify_option(given: str) -> str | None:
         return None
     target_of(given)
     return given
-
-
-def _shown(text: str) -> str:
-    found = repr(text[:100])
-    return found if len(found) <= 62 else f"{found[:58]}...'"

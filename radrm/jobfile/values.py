@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from radrm.core.units import is_digits, parse_mib, parse_seconds, spelled_out
 from radrm.errors import plain
+from radrm.errors import shown as shown
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -55,11 +56,6 @@ class RoleOption(Record):
     cpus_max: float | None = None
     memory_mib: int | None = None
     gpus: int = 0
-
-
-def shown(text: str) -> str:
-    """Return a user's text for an error message: quoted, on one line, shortened."""
-    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 # --------------------------------------------------------------------------- kinds

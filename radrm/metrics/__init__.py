@@ -8,6 +8,4 @@ The files, in the order in which they may import one another:
     wing        what it adds to radrm
 
 `grafana.json` is a dashboard for Grafana, `alerts.yml` has rules for Prometheus.
-    command  `radrm metrics`
-    wing     what it adds to radrm
 """

@@ -1,4 +1,4 @@
-"""The question before a command, and the list of keys.
+"""The live view: GPUs, jobs and a pane with one job, for keys and mouse.
 
 Theory of operation
 -------------------

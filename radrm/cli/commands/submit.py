@@ -16,7 +16,7 @@ from radrm.host.storage.paths import not_running
 from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.command_line import SUBMIT_PARAMETERS as SUBMIT_PARAMETERS
 from radrm.jobfile.confirmation import understood
-from radrm.jobfile.languages import is_data
+from radrm.jobfile.languages import is_data, submit_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _refuse_command(words: Sequence[str]) -> None:
     from shutil import which  # only this mistake needs it
 
     if which(words[at]) is not None:
-        step = _line([*words[:at], "--", *words[at:]])
+        step = submit_line(*words[:at], "--", *words[at:])
         raise UsageError(f"{words[at]} is a program, not a job file; write: {step}")
 
 
@@ -115,7 +115,7 @@ def _refuse_arguments(files: Sequence[str]) -> None:
         return
     for file in files[1:]:
         if not _can_be_job(file):
-            step = _line([files[0], "--", *files[1:]])
+            step = submit_line(files[0], "--", *files[1:])
             raise UsageError(
                 f"{plain(file)} is no job file, and nothing was submitted; for arguments of "
                 f"{plain(files[0])} write: {step}"
@@ -124,12 +124,6 @@ def _refuse_arguments(files: Sequence[str]) -> None:
 
 def _can_be_job(file: str) -> bool:
     return file == STDIN or (os.path.lexists(file) and not is_data(file))
-
-
-def _line(words: Sequence[str]) -> str:
-    import shlex
-
-    return plain(shlex.join(["radrm", "submit", *words]))
 
 
 def _streams(request: SubmitRequest, results: list[Submission]) -> bool:

@@ -112,7 +112,7 @@ def _energy_table(answer: Document) -> Rows:
     empty = [""] * (len(first) - 1)
     for each in answer["rows"]:
         own = [_kwh(each["idle_kwh"], answer)] if idle else []
-        table.add(*_energy_names(by, each), *_energy_figures(each, answer), *own)
+        table.add(*_names(by, each), *_energy_figures(each, answer), *own)
     more = answer["more"]
     blank = [""] if idle else []
     if more["rows"]:
@@ -123,7 +123,7 @@ def _energy_table(answer: Document) -> Rows:
     return table
 
 
-def _energy_names(by: str, each: Document) -> tuple[str, ...]:
+def _names(by: str, each: Document) -> tuple[str, ...]:
     if by == "job":
         return each["label"], each["name"] or "-", each["user"] or "-"
     if by == "gpu":
@@ -219,7 +219,7 @@ def _table(answer: Document) -> Rows:
     table = Rows((*_first(by), *_others(answer, energy)))
     empty = [""] * (len(_first(by)) - 1)
     for each in answer["rows"]:
-        table.add(*_names(by, each), *_figures(each, energy, answer))
+        table.add(*_names_and_state(by, each), *_figures(each, energy, answer))
     more = answer["more"]
     if more["rows"]:
         table.add(f"({more['rows']} more)", *empty, *_figures(more, energy, answer))
@@ -258,19 +258,11 @@ _OF_MANY = [
 ]
 
 
-def _names(by: str, each: Document) -> tuple[Styled | str, ...]:
-    if by == "job":
-        state = each["state"]
-        return (
-            each["label"],
-            each["name"] or "-",
-            each["user"] or "-",
-            "removed" if state is None else state_text(state),
-        )
-    if by == "gpu":
-        index = each["index"]
-        return each["gpu"] if index is None else str(index), each["name"] or "-"
-    return (str(each[by] or "(unknown)"),)
+def _names_and_state(by: str, each: Document) -> tuple[Styled | str, ...]:
+    names = _names(by, each)
+    if by != "job":
+        return names
+    return *names, "removed" if each["state"] is None else state_text(each["state"])
 
 
 def _figures(each: Document, energy: bool, answer: Document, unknown: str = "-") -> list[str]:
