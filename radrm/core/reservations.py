@@ -300,7 +300,7 @@ def current(state: State) -> list[UserReservation]:
 
 def first_of(state: State, record: UserReservation) -> Job | None:
     """Return the first job in the line for GPUs that may use the reservation; None without one."""
-    firsts = [line.at(0) for line in state.lines.of_user.values() if len(line)]
+    firsts = [line.at(0) for line in state.lines.gpu.of_user.values() if len(line)]
     mine = [job_id for job_id in firsts if record.admits(state.jobs[job_id].spec)]
     if not mine:
         return None

@@ -30,7 +30,7 @@ from radrm.core.seen import DeviceSnapshot as DeviceSnapshot
 from radrm.core.seen import OccupantSnapshot as OccupantSnapshot
 from radrm.core.seen import StateData, device_snapshot, in_order, state_data, state_of
 from radrm.core.settings import CoreSettings
-from radrm.core.state.queue.lines import Line
+from radrm.core.state.queue.line import Line
 from radrm.core.state.queue.order import Order
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State

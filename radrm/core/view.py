@@ -219,7 +219,7 @@ class View:
         """Return whether half of the devices have jobs of this user on trial, while others
         wait."""
         state, uid = self._state, job.spec.uid
-        of_user = state.lines.of_user
+        of_user = state.lines.gpu.of_user
         if len(of_user) <= (uid in of_user):
             return False
         tried = sum(ledger.trial(uid) is not None for ledger in state.ledgers.values())

@@ -289,7 +289,7 @@ def choose_turns(state: State) -> dict[str, int]:
     key_of: dict[int, Key | None] = {}
     for ledger, had in sorted(over, key=lambda each: (each[0].cohort.since_s, each[0].device.uuid)):
         waiting = []
-        for uid, mine in state.lines.of_user.items():
+        for uid, mine in state.lines.gpu.of_user.items():
             if uid != had and named[uid] < len(mine):
                 job_id = mine.at(named[uid])
                 if job_id not in key_of:
@@ -321,7 +321,7 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
 
 def is_contested(state: State, ledger: DeviceLedger) -> bool:
     """Return whether one user has had a turn on this MPS server while another one waits."""
-    device, of_user = ledger.device, state.lines.of_user
+    device, of_user = ledger.device, state.lines.gpu.of_user
     if not device.mps or device.mps_multiuser:
         return False
     if len(of_user) < 2 and (not of_user or ledger.cohort.uid in of_user):

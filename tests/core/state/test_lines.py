@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from radrm.core import events as ev
 from radrm.core.records import JobSpec
-from radrm.core.state.queue.line import RankedQueue, WaitingQueue
+from radrm.core.state.queue.line import Line, WaitingQueue
 from radrm.core.state.queue.order import Rank
 from radrm.core.words import Queue
 from radrm.policies.exclusive import Exclusive
@@ -60,7 +60,7 @@ def test_users_have_their_ranks_within_queue_and_priority(
     moves: list[tuple[int, int, bool, int, str]],
 ) -> None:
     ranks = dict.fromkeys(range(4), 0)
-    queue = RankedQueue(lambda spec: Rank((0, ((1, ranks[spec.uid]),))))
+    queue = Line(lambda spec: Rank((0, ((1, ranks[spec.uid]),))))
     model: dict[int, tuple[int, bool, int]] = {}
     for job_id, uid, recovering, priority, what in moves:
         if what == "put":
@@ -99,7 +99,7 @@ def test_users_have_their_ranks_within_queue_and_priority(
 def test_the_turns_of_users_merge_their_lines(
     jobs: list[tuple[int, int, int, int]], turns: list[tuple[int, int]]
 ) -> None:
-    queue = RankedQueue(lambda spec: Rank((0, ()), *map(float, turns[spec.uid])))
+    queue = Line(lambda spec: Rank((0, ()), *map(float, turns[spec.uid])))
     model: dict[int, tuple[float, ...]] = {}
     old = {(uid, priority) for uid, tier, _, priority in jobs if not tier}
     for job_id, (uid, tier, size, priority) in enumerate(jobs, 1):
@@ -117,7 +117,7 @@ def test_the_turns_of_users_merge_their_lines(
 
 @pytest.mark.parametrize("order_key", [(1, 0, 5), (0, ()), (0, ((1, 7),)), (0, ((2, "a"), (1, 7)))])
 def test_a_key_without_two_numbers_counts_as_it_is(order_key: tuple[Any, ...]) -> None:
-    queue = RankedQueue(lambda spec: Rank((0, ()), 1.0, 3.0))
+    queue = Line(lambda spec: Rank((0, ()), 1.0, 3.0))
     queue.put(replace(JOB, id=1), order_key)
     assert queue.key_of(1)[3] == order_key
 
@@ -130,7 +130,7 @@ def test_the_head_costs_the_users_and_not_their_jobs() -> None:
         return Rank((0, ()), 1.0, 2.0)
 
     for count in (10, 1000):
-        queue, counted = RankedQueue(rank_of), Counter[int]()
+        queue, counted = Line(rank_of), Counter[int]()
         for job_id in range(count):
             job = replace(JOB, id=job_id, spec=replace(JOB.spec, uid=job_id % 5))
             queue.put(job, (0, ((1, 1), (1, job_id))))
@@ -146,7 +146,7 @@ def test_jobs_that_stand_aside_come_back_to_the_lines_of_their_users() -> None:
 
     def drain(reason: str | None) -> dict[int, list[int]]:
         world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason=reason))
-        return {uid: list(line) for uid, line in world.scheduler.state.lines.of_user.items()}
+        return {uid: list(line) for uid, line in world.scheduler.state.lines.gpu.of_user.items()}
 
     drain("repair")
     first, second, third = (world.submit(GIB, gpus=2, uid=uid).id for uid in (7, 8, 7))

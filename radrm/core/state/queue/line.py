@@ -58,6 +58,10 @@ class WaitingQueue:
         self._sorted: list[Key] = []
         self._key_of: dict[int, Key] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._sorted
+
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
         self.discard(job.id)
@@ -86,13 +90,18 @@ class WaitingQueue:
     def in_order(self) -> Iterator[Key]:
         return iter(self._sorted)
 
+    def first(self) -> Key:
+        """Return the first key. The queue must not be empty."""
+        return self._sorted[0]
+
     def first_of(self, key: Key) -> Key | None:
         """Return the first key with the queue and priority of `key`; None if no key has them."""
         at = bisect_left(self._sorted, key[:ORDER_KEY])
         return self._sorted[at] if at < len(self._sorted) else None
 
-    def before(self, key: Key, counts_as: Callable[[Key], Key]) -> int:
-        """Return how many keys count as a smaller one. `counts_as` must keep their order."""
+    def before(self, key: Key, counts_as: Callable[[Key], Key] | None = None) -> int:
+        """Return how many keys are smaller, or count as a smaller one. `counts_as` must keep their
+        order."""
         return bisect_left(self._sorted, key, key=counts_as)
 
     def position(self, job_id: int) -> int | None:
@@ -112,10 +121,6 @@ class WaitingQueue:
         """Return the id of the job at a place; 0 is the head's."""
         job_id: int = self._sorted[position][ID]
         return job_id
-
-    def ids(self) -> Iterator[int]:
-        """Yield the ids of all jobs, in no order that matters: that costs less."""
-        return iter(self._key_of)
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._key_of
@@ -157,34 +162,38 @@ class Ranks:
         return self._order.rank(self._uses.without(job, spec))
 
 
-class RankedQueue:
-    """A `WaitingQueue` whose users have ranks."""
+class Line:
+    """Jobs in the order of service, sorted user by user. Users may have ranks."""
 
-    def __init__(self, rank_of: RankOf) -> None:
+    def __init__(self, rank_of: RankOf | None) -> None:
+        """`rank_of` None: users do not matter."""
         self._rank_of = rank_of
-        self._users: dict[int, tuple[JobSpec, WaitingQueue]] = {}
-        """By uid: the spec of one of the user's jobs, and all of the user's jobs."""
+        self.of_user: dict[int, WaitingQueue] = {}
+        """The jobs of each user, by uid."""
+        self._specs: dict[int, JobSpec] = {}
+        """The spec of one of each user's jobs, by uid."""
         self._uid_of: dict[int, int] = {}
         self._first: tuple[list[Rank], int | None] | None = None
-        """The head under these ranks; None: the queue has changed since."""
+        """The head under these ranks; None: the line has changed since."""
 
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
-        self.discard(job.id)
-        self._line(job.spec).put(job, order_key)
+        if job.id in self._uid_of:
+            self.discard(job.id)
+        self._of(job.spec).put(job, order_key)
         self._uid_of[job.id] = job.spec.uid
 
     def discard(self, job_id: int) -> None:
-        """Remove a job, if it is in the queue."""
+        """Remove a job, if it is in the line."""
         uid = self._uid_of.pop(job_id, None)
         if uid is not None:
-            self._users[uid][1].discard(job_id)
+            self.of_user[uid].discard(job_id)
             self._drop_empty(uid)
 
     def take(self, job_ids: Collection[int]) -> list[Key]:
         """Remove many jobs at once. Returns their keys for `add`."""
         uids = {self._uid_of.pop(job_id) for job_id in job_ids if job_id in self._uid_of}
-        taken = [key for uid in uids for key in self._users[uid][1].take(job_ids)]
+        taken = [key for uid in uids for key in self.of_user[uid].take(job_ids)]
         for uid in uids:
             self._drop_empty(uid)
         return taken
@@ -196,39 +205,41 @@ class RankedQueue:
             of_user.setdefault(key[SPEC].uid, []).append(key)
             self._uid_of[key[ID]] = key[SPEC].uid
         for mine in of_user.values():
-            self._line(mine[0][SPEC]).add(mine)
+            self._of(mine[0][SPEC]).add(mine)
 
     def key_of(self, job_id: int) -> Key | None:
-        """Return a job's sort key; None if it is not in the queue."""
+        """Return a job's sort key; None if it is not in the line."""
         uid = self._uid_of.get(job_id)
         if uid is None:
             return None
-        spec, line = self._users[uid]
-        key = line.key_of(job_id)
+        key = self.of_user[uid].key_of(job_id)
         assert key is not None
-        return with_rank(key, self._rank_of(spec), line.first_of(key))
+        if self._rank_of is None:
+            return key
+        return with_rank(key, self._rank_of(self._specs[uid]), self.of_user[uid].first_of(key))
 
     def position(self, job_id: int) -> int | None:
-        """Return a job's place, 0 for the head; None if it is not in the queue."""
-        ranked = self.key_of(job_id)
-        if ranked is None:
+        """Return a job's place, 0 for the head; None if it is not in the line."""
+        found, key = 0, self.key_of(job_id)
+        if key is None:
             return None
-        found = 0
-        for spec, line in self._users.values():
-            first = line.first_of(ranked)
-            found += line.before(ranked, partial(with_rank, rank=self._rank_of(spec), first=first))
+        for uid, mine in self.of_user.items():
+            counts_as = None
+            if self._rank_of is not None:
+                rank = self._rank_of(self._specs[uid])
+                counts_as = partial(with_rank, rank=rank, first=mine.first_of(key))
+            found += mine.before(key, counts_as)
         return found
 
     def head(self) -> int | None:
-        """Return the id of the first job; None if the queue is empty."""
-        ranks = [self._rank_of(spec) for spec, _ in self._users.values()]
+        """Return the id of the first job; None if the line is empty."""
+        rank_of = self._rank_of
+        ranks = [] if rank_of is None else [rank_of(spec) for spec in self._specs.values()]
         if self._first is None or self._first[0] != ranks:
-            lines = (line for _, line in self._users.values())
-            firsts = (
-                with_rank(next(each.in_order()), r) for each, r in zip(lines, ranks, strict=True)
-            )
-            first = min(firsts, default=None)
-            self._first = ranks, None if first is None else first[ID]
+            firsts = [mine.first() for mine in self.of_user.values()]
+            if rank_of is not None:
+                firsts = [with_rank(key, r) for key, r in zip(firsts, ranks, strict=True)]
+            self._first = ranks, min(firsts)[ID] if firsts else None
         return self._first[1]
 
     def ids(self) -> Iterator[int]:
@@ -242,19 +253,27 @@ class RankedQueue:
         return len(self._uid_of)
 
     def __iter__(self) -> Iterator[int]:
-        for key in merge(*(_ranked(line, self._rank_of(s)) for s, line in self._users.values())):
+        rank_of, lines = self._rank_of, [mine.in_order() for mine in self.of_user.values()]
+        if rank_of is not None:
+            users = zip(self.of_user.values(), self._specs.values(), strict=True)
+            lines = [_ranked(mine, rank_of(spec)) for mine, spec in users]
+        for key in merge(*lines):
             yield key[ID]
 
-    def _line(self, spec: JobSpec) -> WaitingQueue:
-        """Return a user's line, in which a job is put now."""
+    def _of(self, spec: JobSpec) -> WaitingQueue:
+        """Return the jobs of a user, to which some are added now."""
         self._first = None
-        return self._users.setdefault(spec.uid, (spec, WaitingQueue()))[1]
+        mine = self.of_user.get(spec.uid)
+        if mine is None:
+            mine, self._specs[spec.uid] = WaitingQueue(), spec
+            self.of_user[spec.uid] = mine
+        return mine
 
     def _drop_empty(self, uid: int) -> None:
-        """Drop a user's line, from which jobs were removed now, if it is empty."""
+        """Forget a user of whom jobs were removed now, if none is left."""
         self._first = None
-        if not len(self._users[uid][1]):
-            del self._users[uid]
+        if self.of_user[uid].is_empty:
+            del self.of_user[uid], self._specs[uid]
 
 
 def with_rank(key: Key, rank: Rank, first: Key | None = None) -> Key:
@@ -358,7 +377,7 @@ class Places:
 class ByDue:
     """Which jobs of a line have a due time. `without_due`: an empty line for all others."""
 
-    def __init__(self, without_due: WaitingQueue | RankedQueue) -> None:
+    def __init__(self, without_due: Line) -> None:
         self.due: set[int] = set()
         self.without_due = without_due
         self._touched: set[int] = set()

@@ -19,12 +19,11 @@ many jobs as could start at once. The user's other jobs stand aside until there 
 What is known of a waiting job is one record (`_Waiting`): the jobs of the same need, the user, and
 whether it counts for the user's places. The lines and the set aside follow from it and from the
 verdict on the need: `put` and `_remove` are the only ways in and out, and a verdict that changes
-moves all jobs of a need (`_move`). A line keeps its users' parts in step by itself (`_Line`).
+moves all jobs of a need (`_move`). A line sorts its jobs user by user (`Line`).
 
 Invariants:
-- A job is in exactly one of `gpu`, `gpuless` and `aside`, or has no place; one in a line is also in
-  its user's (`of_user`, for turns on MPS servers; `gpuless_of_user`). A job that is held, paused,
-  being estimated or waiting for other jobs is in none of them; `State` ensures that.
+- A job is in exactly one of `gpu`, `gpuless` and `aside`, or has no place. A job that is held,
+  paused, being estimated or waiting for other jobs is in none of them; `State` ensures that.
 - All jobs of one need are on the same side.
 - An event costs the logarithm of the queue's length; a change of the devices costs the needs; a
   start or an end of a user with a limit costs the numbers of GPUs for which the user's jobs ask.
@@ -39,23 +38,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from typing import TypeAlias
 
 from msgspec import Struct
 
 from radrm.core.records import Job, Refusal
 from radrm.core.state.queue.line import (
     ORDER_KEY,
-    SPEC,
     ByDue,
     Key,
+    Line,
     Places,
-    RankedQueue,
     RankOf,
     WaitingQueue,
 )
 
-Line: TypeAlias = WaitingQueue | RankedQueue
 OrderKey = Callable[[Job], Key]
 
 
@@ -84,56 +80,13 @@ class Verdicts(Struct, frozen=True):
     room: Callable[[int, int], int | None] | None = None
 
 
-class _Line:
-    """A line, also user by user: both parts have the same jobs."""
-
-    __slots__ = ("of_user", "queue")
-
-    def __init__(self, rank_of: RankOf | None) -> None:
-        self.queue: Line = WaitingQueue() if rank_of is None else RankedQueue(rank_of)
-        self.of_user: dict[int, WaitingQueue] = {}
-
-    def put(self, job: Job, key: Key) -> None:
-        """Add a job, or move it to the place of its changed record and key."""
-        self.queue.put(job, key)
-        mine = self.of_user.get(job.spec.uid)
-        if mine is None:
-            mine = self.of_user[job.spec.uid] = WaitingQueue()
-        mine.put(job, key)
-
-    def discard(self, job_id: int, uid: int) -> None:
-        """Remove a job of a user, if it is there."""
-        self.queue.discard(job_id)
-        mine = self.of_user.get(uid)
-        if mine is not None:
-            mine.discard(job_id)
-            if not len(mine):
-                del self.of_user[uid]
-
-    def take(self, job_ids: Collection[int]) -> list[Key]:
-        """Remove many jobs at once. Returns their keys for `add`."""
-        keys = self.queue.take(job_ids)
-        for uid in {key[SPEC].uid for key in keys}:
-            self.of_user[uid].take(job_ids)
-            if not len(self.of_user[uid]):
-                del self.of_user[uid]
-        return keys
-
-    def add(self, keys: list[Key]) -> None:
-        """Add jobs by their old keys."""
-        self.queue.add(keys)
-        for uid in {key[SPEC].uid for key in keys}:
-            mine = [key for key in keys if key[SPEC].uid == uid]
-            self.of_user.setdefault(uid, WaitingQueue()).add(mine)
-
-
 class _Need(Struct, eq=False):
     """The waiting jobs of one need, and why they stand aside."""
 
     facts: Hashable
     members: set[int]
     aside: Aside | None
-    line: _Line
+    line: Line
     """The line of all its jobs that do not stand aside."""
 
 
@@ -170,10 +123,7 @@ class Lines:
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
         self._barred: Callable[[Job], Hashable] | None = None
         self._jobs, self._order_key, self._rank_of = jobs, order_key, rank_of
-        self._gpu, self._gpuless = _Line(rank_of), _Line(rank_of)
-        self.gpu, self.gpuless = self._gpu.queue, self._gpuless.queue
-        self.of_user, self.gpuless_of_user = self._gpu.of_user, self._gpuless.of_user
-        """The jobs of each user in the line for GPUs, and in the line for jobs without."""
+        self.gpu, self.gpuless = Line(rank_of), Line(rank_of)
         self._by_due: ByDue | None = None
         self._waiting: dict[int, _Waiting] = {}
         self._needs: dict[Hashable, _Need] = {}
@@ -189,16 +139,13 @@ class Lines:
         """Return the line that the job stands in, or stands aside from."""
         return self.gpu if job.spec.gpus else self.gpuless
 
-    def _line_of(self, job: Job) -> _Line:
-        return self._gpu if job.spec.gpus else self._gpuless
-
     def put(self, job: Job) -> None:
         """Put a job into its line, or aside."""
         before = self._remove(job.id)
         facts = self._facts(job)
         need = self._needs.get(facts)
         if need is None:
-            aside, line = self.verdicts.judge(job), self._line_of(job)
+            aside, line = self.verdicts.judge(job), self.line_of_job(job)
             need = self._needs[facts] = _Need(facts, set(), aside, line)
         need.members.add(job.id)
         waiting = self._waiting[job.id] = _Waiting(need, job.spec.uid, job.gpus)
@@ -226,7 +173,7 @@ class Lines:
         if not need.members:
             del self._needs[need.facts]
         self.aside.discard(job_id)
-        self._leave(need.line, job_id, found.uid)
+        self._leave(need.line, job_id)
         if found.limited:
             self._places[found.uid][found.gpus].discard(job_id)
         return found
@@ -256,22 +203,22 @@ class Lines:
     def _exchange(self, places: Places, left: list[int], entered: list[int]) -> None:
         """Put those who have got a place into their line, and remove those who have lost one."""
         for job_id in left:
-            self._leave(self._line_of(self._jobs[job_id]), job_id, self._waiting[job_id].uid)
+            self._leave(self._waiting[job_id].need.line, job_id)
         for job_id in entered:
             key = places.key_of(job_id)
             assert key is not None
             self._join(self._jobs[job_id], key[ORDER_KEY])
 
     def _join(self, job: Job, key: Key) -> None:
-        line = self._line_of(job)
+        line = self.line_of_job(job)
         self.changes += 1
         line.put(job, key)
-        if line is self._gpu and self._by_due is not None:
+        if line is self.gpu and self._by_due is not None:
             self._by_due.put(job, key)
 
-    def _leave(self, line: _Line, job_id: int, uid: int) -> None:
+    def _leave(self, line: Line, job_id: int) -> None:
         self.changes += 1
-        line.discard(job_id, uid)
+        line.discard(job_id)
         if self._by_due is not None:
             self._by_due.discard(job_id)
 
@@ -307,7 +254,7 @@ class Lines:
     def by_due(self) -> ByDue:
         """Return the line for GPUs by due time. It stays up to date; it may be replaced."""
         if self._by_due is None:
-            self._by_due = ByDue(_Line(self._rank_of).queue)
+            self._by_due = ByDue(Line(self._rank_of))
             for job_id in self.gpu:
                 job = self._jobs[job_id]
                 self._by_due.put(job, self._order_key(job))
@@ -384,7 +331,7 @@ class Lines:
             line.add(self.aside.take(job_ids))
         else:
             self.aside.add(line.take(job_ids))
-        if line is self._gpu:
+        if line is self.gpu:
             self._by_due = None  # made again when it is asked for
 
     def _move_limited(self, need: _Need, into_line: bool) -> None:

@@ -91,7 +91,7 @@ class Gpuless:
             yield from line
             return
         firsts = (
-            mine.head() for uid, mine in self.lines.gpuless_of_user.items() if self._has_place(uid)
+            mine.head() for uid, mine in self.lines.gpuless.of_user.items() if self._has_place(uid)
         )
         keys = [(line.key_of(job_id), job_id) for job_id in firsts if job_id is not None]
         yield from [job_id for _, job_id in sorted(keys)]
