@@ -73,7 +73,7 @@ def test_a_step_by_its_parts() -> None:
 
 def test_without_parts_a_job_only_computes() -> None:
     steps = step_times(elastic(gpus=2))
-    assert steps is not None and steps.pace(4) == 2.0 and steps.data_wait(4) == 0.0
+    assert steps.pace(4) == 2.0 and steps.data_wait(4) == 0.0
 
 
 def test_the_bounds_of_a_job_allow_for_every_size() -> None:
@@ -109,7 +109,7 @@ def test_the_figures_of_a_run_worked_out_by_hand() -> None:
         oom_count=0,
     )
     found = sizes_of(run, 0.0, 120.0)
-    assert found is not None and found.resizes == 1
+    assert found.resizes == 1
     assert found.mean_gpus == pytest.approx((1.5 + 1) / 2)
     # GPU 0 from 10 to 110, GPU 1 from 20 to 120: what two jobs hold counts once.
     assert found.gpu_held == pytest.approx(200 / 240)
@@ -120,7 +120,7 @@ def test_the_figures_of_a_run_worked_out_by_hand() -> None:
 def test_a_restart_at_another_size_is_a_change() -> None:
     run = Run((JobRun(elastic(), (attempt(0, 10, 0), attempt(10, 20, 0, 1)), 20.0),), (), 20.0, 0)
     found = sizes_of(run, 0.0, 20.0)
-    assert found is not None and (found.resizes, found.gpu_held) == (1, None)
+    assert (found.resizes, found.gpu_held) == (1, None)
 
 
 def variant(**choices: Any) -> Variant:
