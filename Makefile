@@ -27,8 +27,8 @@
 #                   lua5.3 slurmdbd mariadb-server)
 #   make picture    the pictures of README.md (a recorded session) and docs/policies.md (half a minute)
 #   make page-pictures     the pictures of docs/page.md, by Chromium from a real daemon (a minute)
-#   make generated  write what is made from the code and committed: schema, types, options of sbatch, units, words
-#   make manual     the manual pages, into man/; `make package` and `make deb` do it, too
+#   make generated  write what is made from the code and committed: types, options of sbatch, units, words
+#   make manual     the manual pages, into man/, and the JSON Schema; `make package` and `make deb` do it, too
 #   make package    the wheel and the sources, into dist/
 #   make package-test      the wheel in a new environment, with a daemon and a job (asks no index)
 #   make deb        a Debian package for this machine's Python, into dist/
@@ -82,14 +82,13 @@ pages: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.pages $(if $(DATA),--data $(DATA))
 
 bench-deadlines: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.deadlines
+	@$(BIN)/python -m benchmarks.pages --write --only benchmarks.deadlines
 
 bench-elastic: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.elastic
+	@$(BIN)/python -m benchmarks.pages --write --only benchmarks.elastic
 
-PEERS ?=
 bench-peers: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.peers $(PEERS)
+	@for each in peers growth; do $(BIN)/python -m benchmarks.pages --write --only benchmarks.$$each; done
 
 PART ?=
 bench-slurm: $(VENV)/.dev
@@ -149,13 +148,13 @@ slurm-test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -rs -m "nightly or not nightly" tests/slurm
 
 generated: manual
-	$(BIN)/python -m tools.json_reference
 	$(BIN)/python -m tools.option_types
 	$(BIN)/python -m tools.slurm_reference
 	$(BIN)/python -m tools.units
 
 manual: $(VENV)/.dev
 	@$(BIN)/python -m tools.manual
+	@$(BIN)/python -m tools.json_reference
 
 page-pictures: $(VENV)/.dev # those of docs/page.md; it needs chromium
 	$(BIN)/python -m tools.pictures.page

@@ -24,7 +24,7 @@ serving      pages for fifty terminals; by hand: the web page, and, as root, att
 
 Published systems beside ours (folders flowcon, specon, deadlines, elastic, simulation):
 
-sections        one section of a page
+markdown        a table in Markdown
 pages           runs the commands of their pages, and compares (`make pages`)
 published_rows  each published figure, and where ours stands on the pages
 truth           docs/lab/what-is-true.md

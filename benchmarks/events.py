@@ -13,7 +13,7 @@ device is read: the count grows with the queue up to that depth, and with the de
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -102,17 +102,8 @@ def _shipped(waiting: int, users: int, devices: int) -> dict[str, int]:
     last = max(world.jobs)
     running = next(a.job_id for a in world.attempts.values() if a.ended is None)
 
-    def cancel() -> object:
-        return world.step(ev.CancelRequested(at=world.now, job_id=last, by="bench"))
-
-    return {
-        "a round of readings": world.cost_of(world.read),
-        "a submission": world.cost_of(submit),
-        "a cancel": world.cost_of(cancel),
-        "an end and the next start": world.cost_of(lambda: world.end(running)),
-        "a wake-up": world.cost_of(lambda: world.step(ev.Tick(at=world.now))),
-        "an explanation": calls_during(lambda: world.scheduler.why_waiting(last - 1, world.now)),
-    }
+    acts = {"a round of readings": world.read, "a submission": submit}
+    return _costs(world, acts, last, running)
 
 
 def _measure(
@@ -132,16 +123,22 @@ def _measure(
 
     for _ in range(length + 2):
         submit()
-    last = max(world.jobs)
+    acts = {"a submission": submit, "a round of readings": world.read}
+    return _costs(world, acts, max(world.jobs), 1)
+
+
+def _costs(
+    world: CountingWorld, acts: Mapping[str, Callable[[], object]], last: int, running: int
+) -> dict[str, int]:
+    """Calls of these acts; then of a cancel of the last job, an end, a wake-up, an explanation."""
 
     def cancel() -> object:
         return world.step(ev.CancelRequested(at=world.now, job_id=last, by="bench"))
 
     return {
-        "a submission": world.cost_of(submit),
-        "a round of readings": world.cost_of(world.read),
+        **{name: world.cost_of(act) for name, act in acts.items()},
         "a cancel": world.cost_of(cancel),
-        "an end and the next start": world.cost_of(lambda: world.end(1)),
+        "an end and the next start": world.cost_of(lambda: world.end(running)),
         "a wake-up": world.cost_of(lambda: world.step(ev.Tick(at=world.now))),
         "an explanation": calls_during(lambda: world.scheduler.why_waiting(last - 1, world.now)),
     }

@@ -1,6 +1,6 @@
 """How costs grow with jobs, users and devices: function calls of decisions, and a long past.
 
-    python -m benchmarks.growth        # prints the second table of docs/lab/speed.md
+    python -m benchmarks.growth        # the second section of docs/lab/speed.md
 
 Calls are the same on every machine; the times of the past are CPU time.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from benchmarks import markdown
 from benchmarks.events import measure, shipped
 from benchmarks.past import scale
 
@@ -57,9 +58,8 @@ def _past() -> list[str]:
 
 
 def _lines(what: str, numbers: tuple[int, ...], rows: list[tuple[str, list[str]]]) -> list[str]:
-    head = f"| {what} |" + "".join(f" {number:,} |" for number in numbers)
-    body = [f"| {name} |" + "".join(f" {cell} |" for cell in cells) for name, cells in rows]
-    return [head, "|---|" + "---:|" * len(numbers), *body]
+    heads = (what, *(f"{number:,}" for number in numbers))
+    return markdown.table(heads, ((name, *cells) for name, cells in rows), range(1, 99))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
-import psutil
-
 from benchmarks.readings import standin
-from benchmarks.real import fresh_home
+from benchmarks.real import daemon_cpu_s, fresh_home
 from benchmarks.table import Row
 from tests.daemon.harness import DaemonHome
 from tests.standins.nvml_state import NoCompiler
@@ -39,13 +37,9 @@ def measure(seconds: float = 10.0, devices: int = 8) -> list[Row]:
 
 def _percent(home: DaemonHome, seconds: float) -> float:
     home.start()
-    assert home.process is not None
-    daemon = psutil.Process(home.process.pid)
-    before = daemon.cpu_times()
+    before_s = daemon_cpu_s(home)
     time.sleep(seconds)
-    after = daemon.cpu_times()
-    used = after.user + after.system - before.user - before.system
-    return 100 * max(0.0, used) / seconds
+    return 100 * max(0.0, daemon_cpu_s(home) - before_s) / seconds
 
 
 def _row(what: str, percent: float, limit: float, seconds: float) -> Row:

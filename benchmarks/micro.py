@@ -23,6 +23,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from benchmarks import markdown
 from radrm.config import ReadingsConfig
 from radrm.core.records import Instant
 from radrm.errors import DeviceError
@@ -198,13 +199,13 @@ def _said(out: Any) -> dict[str, Any]:
 
 def table(points: Sequence[Point]) -> list[str]:
     """Figure 3.1 as Markdown."""
-    lines = ["| blocks | threads of a block | utilization | GRACT | SMACT | SMOCC |"]
-    lines.append("|---|---|---|---|---|---|")
+    rows = []
     for point in points:
         figures = (point.utilization, point.gract, point.smact, point.smocc)
         cells = ("" if each is None else f"{each:.3f}" for each in figures)
-        lines.append(f"| {point.blocks} | {point.threads} | {' | '.join(cells)} |")
-    return lines
+        rows.append((str(point.blocks), str(point.threads), *cells))
+    heads = ("blocks", "threads of a block", "utilization", "GRACT", "SMACT", "SMOCC")
+    return markdown.table(heads, rows)
 
 
 def main() -> int:

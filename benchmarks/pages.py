@@ -2,7 +2,7 @@
 
     python -m benchmarks.pages [--data FOLDER] [--only WORD] [--write]
 
-This is `make pages`, a part of `make proofs`. Each command prints what it would write; its CPU
+This is `make pages`, a part of `make proofs`. Each command prints its page or section; its CPU
 time is printed, too. CPU times and the measurements of a real daemon differ between runs, so they
 are not compared. Pages whose data or PyTorch are not there are named and left as they
 are. In the end docs/lab/what-is-true.md must be what `benchmarks.truth` makes of the pages.
@@ -21,7 +21,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from benchmarks import truth
-from benchmarks.sections import put_section, section_of
 from tests.paths import REPOSITORY, SHARED_DATA
 
 DOCS = REPOSITORY / "docs"
@@ -29,7 +28,7 @@ _SECONDS = re.compile(r"\d+\.\d{3} s")
 
 
 class Page(Struct, frozen=True):
-    """A page below docs/, or one section of it, and the module that prints it with `--stdout`."""
+    """A page below docs/, or one section of it, and the module that prints it."""
 
     page: str
     command: tuple[str, ...]
@@ -38,6 +37,10 @@ class Page(Struct, frozen=True):
     """`data`: the authors' traces; `torch`: PyTorch and the measured data."""
     measured: bool = False
     """It depends on the machine: it is run, and not compared."""
+    by_hand: bool = False
+    """It depends on the machine, and takes long: it is run where `--only` names it."""
+    drawn: bool = False
+    """With `--draw` the command draws the page's picture, too."""
 
 
 PAGES = (
@@ -50,6 +53,7 @@ PAGES = (
             ("benchmarks.deadlines", "--part", part),
             f"andreas-{part}",
             measured=part == "real",
+            drawn=part == "costs",
         )
         for part in ("sizes", "server", "real", "costs")
     ),
@@ -58,7 +62,22 @@ PAGES = (
     Page("policies", ("benchmarks.simulation.shipped", "--part", "goals"), "goals", needs="data"),
     Page("lab/gpumemnet-tables", ("benchmarks.gpumemnet.train", "--tables"), needs="torch"),
     Page("lab/gpumemnet", ("benchmarks.gpumemnet.extremes",), "extremes", needs="torch"),
+    Page(
+        "lab/reproduction-flowcon-specon",
+        ("benchmarks.checkpoint",),
+        "checkpoint",
+        needs="torch",
+        by_hand=True,
+    ),
+    Page("lab/speed", ("benchmarks.peers",), "peers", by_hand=True),
+    Page("lab/speed", ("benchmarks.growth",), "growth", by_hand=True),
 )
+
+
+def section_of(text: str, name: str) -> str:
+    """Return the text between the marker lines of a section. Raises `ValueError` without them."""
+    begin = f"<!-- {name}: begin -->\n"
+    return text[text.index(begin) + len(begin) : text.index(f"<!-- {name}: end -->")]
 
 
 def difference(page: Page, found: str) -> str | None:
@@ -78,11 +97,12 @@ def _lines(text: str) -> list[str]:
     return [_SECONDS.sub("s", line.rstrip()) for line in text.strip().splitlines()]
 
 
-def _printed(page: Page, data: Path) -> str:
-    words = [*page.command, "--stdout"]
+def _printed(page: Page, options: argparse.Namespace) -> str:
+    command = [sys.executable, "-m", *page.command]
     if page.needs == "data":
-        words += ["--data", str(data)]
-    command = [sys.executable, "-m", *words]
+        command += ["--data", str(options.data)]
+    if page.drawn and options.write:
+        command.append("--draw")
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -101,7 +121,7 @@ def main() -> int:
     wrong = 0
     for page in PAGES:
         name = " ".join(page.command)
-        if options.only not in name:
+        if options.only not in name or (page.by_hand and not options.only):
             continue
         if (page.needs and not options.data.is_dir()) or (
             page.needs == "torch" and find_spec("torch") is None
@@ -109,14 +129,14 @@ def main() -> int:
             print(f"{name}: left out, it needs {page.needs}", flush=True)
             continue
         before_s = _children_s()
-        found = _printed(page, options.data)
+        found = _printed(page, options)
+        why = None if page.measured or page.by_hand else difference(page, found)
         if options.write:
             path = DOCS / f"{page.page}.md"
-            if page.section is None:
-                path.write_text(found)
-            else:
-                put_section(path, page.section, found, "")
-        why = None if page.measured else difference(page, found)
+            if page.section is not None:
+                text = path.read_text()
+                found = text.replace(section_of(text, page.section), f"{found.strip()}\n")
+            path.write_text(found)
         took_s = _children_s() - before_s
         print(f"{name}: {why or 'as its page'} ({took_s:.0f} CPU seconds)", flush=True)
         wrong += why is not None

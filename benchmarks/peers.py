@@ -28,14 +28,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
-from benchmarks import growth
-from benchmarks.sections import put_section
+from benchmarks import markdown
 from tests.daemon.harness import DaemonHome
-from tests.paths import REPOSITORY
 from tests.slurm.cluster import MISSING, Cluster, installed, program
 from tests.waiting import wait_until
 
-PAGE = REPOSITORY / "docs" / "lab" / "speed.md"
 _PATIENCE_S = 600.0
 _DEBIAN, _PYPI = ("task-spooler", "nq"), ("hyperqueue", "runqd")
 _HQ = """
@@ -398,12 +395,11 @@ def measure(
 def table(args: argparse.Namespace, began: Sequence[float]) -> str:
     """Measure, and return the section of the page."""
     medians, versions, left_out, python = measure(args.tools, args.rounds, args.loop, args.array)
-    names = list(versions)
-    lines = ["| |" + "".join(f" {name} {versions[name]} |" for name in names)]
-    lines.append("|---|" + "---|" * len(names))
-    for row, what in ROWS.items():
-        cells = "".join(f" {_cell(medians[row].get(name), python)} |" for name in names)
-        lines.append(f"| {what.format(**vars(args))} |{cells}")
+    heads = ("", *(f"{name} {version}" for name, version in versions.items()))
+    rows = (
+        (what.format(**vars(args)), *(_cell(medians[row].get(name), python) for name in versions))
+        for row, what in ROWS.items()
+    )
     load = " to ".join(f"{each:.0f}" for each in (began[0], os.getloadavg()[0]))
     head = (
         f"By `make bench-peers` on {time.strftime('%Y-%m-%d')}: {os.cpu_count()} cores, load "
@@ -412,7 +408,7 @@ def table(args: argparse.Namespace, began: Sequence[float]) -> str:
     )
     missing = [f"- {name}: not measured: {why}." for name, why in left_out.items()]
     missing.append("- pueue: not measured: neither Debian nor PyPI has it.")
-    return "\n".join([head, "", *lines, "", *missing])
+    return "\n".join([head, "", *markdown.table(heads, rows), "", *missing])
 
 
 def _cell(seconds: float | None, python: float) -> str:
@@ -428,19 +424,15 @@ def main() -> int:
     parser.add_argument("--loop", type=int, default=300)
     parser.add_argument("--array", type=int, default=1000)
     parser.add_argument("--tools", type=Path, help="the folder of the other tools, which stays")
-    parser.add_argument("--no-growth", action="store_true", help="leave the second table as it is")
     args, began = parser.parse_args(), os.getloadavg()
     given = args.tools is not None
     args.tools = (args.tools or Path("/tmp", f"radrm-peers-{os.getpid()}")).absolute()
     try:
         get_tools(args.tools)
-        put_section(PAGE, "peers", table(args, began), "Speed")
-        if not args.no_growth:
-            put_section(PAGE, "growth", growth.table(), "Speed")
+        print(table(args, began))
     finally:
         if not given:
             shutil.rmtree(args.tools, ignore_errors=True)
-    print(PAGE.read_text())
     return 0
 
 

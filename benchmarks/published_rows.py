@@ -11,6 +11,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from benchmarks.flowcon import rows as flowcon
+from benchmarks.simulation import published as thesis
+from benchmarks.specon import rows as specon
+
 BUILT = "by construction"
 FITTED = "fitted"
 
@@ -88,33 +92,25 @@ def _flowcon() -> Iterator[Row]:
         0.25,
         Pick(_GROWN, r"the letter gives VAE\s(\S+)"),
     )
-    for source, alpha, interval, published in (
-        ("6.1.3", "5%", 30, -31.9),
-        ("table 6.2", "10%", 20, (-26.2, -19.0)),
-        ("table 6.2", "10%", 30, -32.4),
-        ("table 6.2", "10%", 40, -14.3),
-        ("table 6.2", "10%", 50, -15.3),
-        ("table 6.2", "10%", 60, -3.1),
-        ("table 6.2", "1%", 20, -32.1),
-        ("table 6.2", "3%", 20, -31.0),
-        ("6.1.3, table 6.2", "5%", 20, (-29.87, -21.4)),
-        ("table 6.2", "15%", 20, -19.8),
-    ):
-        name = f"{alpha}, {interval} s"
-        yield _row(source, f"MNIST-TF's time, {name} (%)", published, _grown(name))
+    sources = {(0.05, 30.0): "6.1.3", (0.05, 20.0): "6.1.3, table 6.2"}
+    for setting, changes in flowcon.THREE.items():
+        name, ends = "{:.0%}, {:.0f} s".format(*setting), (min(changes), max(changes))
+        source = sources.get(setting, "table 6.2")
+        yield _row(source, f"MNIST-TF's time, {name} (%)", ends, _grown(name))
     fall = Pick(_GROWN, r"the letter's by\s(\S+) %", times=-1.0)
     yield _row("6.1.3", "makespan of three jobs (%)", (-5.0, -1.0), fall)
     alone = "equal sharing: MNIST-TF, all (s)"
     yield _row("6.1.3", alone, 84.7, Pick(_GROWN, r"equal sharing \((\S+) s"), FITTED)
-    for name, sooner in (("3%, 30", 4), ("3%, 60", 5), ("5%, 30", 4), ("5%, 60", 4)):
-        row = _grown(f"5 jobs, {name} s")
-        yield _row("6.1.4", f"jobs of 5 that end sooner, {name} s", sooner, row, within=1)
+    for setting, sooner in flowcon.FIVE.items():
+        name = "{:.0%}, {:.0f} s".format(*setting)
+        row = _grown(f"5 jobs, {name}")
+        yield _row("6.1.4", f"jobs of 5 that end sooner, {name}", sooner, row, within=1)
     yield _row(
         "6.1.4", "makespan of 5 jobs, 3%, 30 s (%)", (-5.0, -1.0), _grown("5 jobs, 3%, 30 s", 1)
     )
     yield _row("6.1.4", "5 jobs, 3%, 30 s: best (%)", -42.06, _grown("5 jobs, 3%, 30 s", 2))
     yield _row("6.1.4", "5 jobs, 5%, 60 s: worst (%)", 11.8, _grown("5 jobs, 5%, 60 s", 3))
-    for count, figures in ((10, (9, -2.5, -41.2, 1.1)), (15, (11, -1.5, -11.9, 5.7))):
+    for count, _, figures in flowcon.MANY:
         for nth, (what, published) in enumerate(
             zip(("that end sooner", "makespan (%)", "best (%)", "worst (%)"), figures, strict=True)
         ):
@@ -125,31 +121,21 @@ def _flowcon() -> Iterator[Row]:
 
 
 def _specon() -> Iterator[Row]:
-    for source, name, figures in (
-        ("6.2.3", "20 mixed jobs, 4 workers", (-13.6, -24.7, 15)),
-        ("6.2.3", "30 mixed jobs, 4 workers", (-5.9, -16.4, 20)),
-        ("6.2.4", "50 mixed jobs, 8 workers", (-7.2, -11.1, 30)),
-        ("6.2.2", "20 VAE, one each 50 s", (-14.7, -5.6, 11)),
-    ):
+    whole = [row for row in specon.ROWS if row.sooner is not None]
+    for source, each in zip(("6.2.3", "6.2.3", "6.2.4", "6.2.2"), whole, strict=True):
+        assert each.makespan is not None and each.sooner is not None
         # The period of the meter is chosen with the first two in view.
-        word = FITTED if name.startswith("20 mixed") else None
+        word = FITTED if each.name.startswith("20 mixed") else None
         for nth, (what, published) in enumerate(
-            zip(("mean (%)", "makespan (%)", "sooner"), figures, strict=True)
+            (("mean (%)", each.mean), ("makespan (%)", each.makespan), ("sooner", each.sooner))
         ):
-            pick, within = _grown(name, nth), 1.0 if nth == 2 else 0.0
+            pick, within = _grown(each.name, nth), 1.0 if nth == 2 else 0.0
             fitted = word if nth < 2 else None
             place = f"{source}, implied" if published == -5.6 else source
-            yield _row(place, f"{name}: {what}", published, pick, fitted, within=within)
-    slower: tuple[tuple[str, int, float | tuple[float, float]], ...] = (
-        ("0.05", 20, -1.1),
-        ("0.05", 25, -5.2),
-        ("0.05", 30, (-8.0, -3.2)),  # the text has both
-        ("0.01", 30, -7.2),
-        ("0.1", 30, -9.5),
-    )
-    for alpha, interval, change in slower:
-        name = f"20 VAE at random, α {alpha}, {interval} s"
-        yield _row("6.2.3", f"{name}: mean (%)", change, _grown(name))
+            yield _row(place, f"{each.name}: {what}", published, pick, fitted, within=within)
+    for each in specon.ROWS[len(whole) :]:
+        change = (-8.0, -3.2) if each.mean == -8.0 else each.mean  # the text has both
+        yield _row("6.2.3", f"{each.name}: mean (%)", change, _grown(each.name))
     for source, name, mean, makespan, word in (
         ("6.2.3", "20 mixed jobs, 4 workers", 710.0, 1421.0, FITTED),
         ("6.2.3", "30 mixed jobs, 4 workers", 799.5, 1640.0, None),
@@ -287,63 +273,27 @@ def _rad(trace: str, row: str, column: str, nth: int) -> Pick:
     return Pick(_RAD, row, column, nth, under=trace)
 
 
-def _deaths(source: str, trace: str, row: str, published: int) -> Row:
-    ours, spread = (_rad(trace, row, "OOM", nth) for nth in (1, 2))
-    what, ends = f"{trace}, {row}: deaths", (float(published),) * 2
-    return Row(source, what, ends, ours, within=1.0, spread=spread)
-
-
 def _radrm() -> Iterator[Row]:
-    for row, published in (
-        ("RR (no condition)", 8),
-        ("MAGM (no condition)", 5),
-        ("MAGM (80%)", 4),
-        ("MAGM (80%, 2 GB)", 2),
-        ("MAGM (80%, 5 GB)", 2),
-        ("LUG (80%, 5 GB)", 2),
-        ("MAGM (75%, 5 GB)", 1),
-        ("MAGM (85%, 5 GB)", 2),
-    ):
-        yield _deaths("table 6.3", "mix90", row, published)
-    for row, published in (
-        ("MAGM + Horus", 1),
-        ("MAGM + FakeTensor", 0),
-        ("MAGM + GPUMemNet", 1),
-        ("MAGM + Horus (80%)", 0),
-        ("MAGM + FakeTensor (80%)", 0),
-        ("MAGM + GPUMemNet (80%)", 0),
-    ):
-        yield _deaths("table 6.4", "mix90", row, published)
-    for row, published in (
-        ("RR on streams", 9),
-        ("RR on MPS", 6),
-        ("MAGM (2 GB, 80%)", 4),
-        ("LUG (2 GB, 80%)", 4),
-        ("MAGM + Horus (80%)", 2),
-        ("MAGM + FakeTensor (80%)", 3),
-        ("MAGM + GPUMemNet (80%)", 1),
-    ):
-        yield _deaths("table 6.5", "heavy60", row, published)
-    for row, energy, word in (
-        ("Exclusive", 33.198, FITTED),
-        ("RR on streams", 34.745, None),
-        ("RR on MPS", 29.601, None),
-        ("MAGM (2 GB, 80%)", 28.781, None),
-        ("MAGM + Horus (80%)", 29.042, None),
-        ("MAGM + FakeTensor (80%)", 30.306, None),
-        ("MAGM + GPUMemNet (80%)", 28.502, FITTED),
-    ):
-        pick = _rad("heavy60", row, "energy", 1)
-        yield _row("table 6.6", f"heavy60, {row}: energy (MJ)", energy, pick, word, close=True)
+    for trace in ("mix90", "heavy60"):
+        for row in thesis.ROWS:
+            if row.trace != trace or row.policy == "exclusive" or row.oom is None:
+                continue
+            table = "6.5" if trace == "heavy60" else "6.3" if row.estimator == "none" else "6.4"
+            what, ends = f"{trace}, {row.what}: deaths", (float(row.oom),) * 2
+            ours, spread = (_rad(trace, row.what, "OOM", nth) for nth in (1, 2))
+            yield Row(f"table {table}", what, ends, ours, within=1.0, spread=spread)
+    for row in thesis.ROWS:
+        if row.energy_mj is not None:
+            pick, word = _rad("heavy60", row.what, "energy", 1), FITTED if row.minutes else None
+            what = f"heavy60, {row.what}: energy (MJ)"
+            yield _row("table 6.6", what, row.energy_mj, pick, word, close=True)
     pick = Pick(_RAD, r"saved by MAGM: 13\.3→(\S+)%")
     yield _row("6.4.6", "energy saved by MAGM; by the text with GPUMemNet (%)", 13.25, pick)
-    for source, row, change in (
-        ("6.4.1", "Oracle worst fit", -30.13),
-        ("6.4.2", "LUG (80%, 5 GB)", -28.0),
-        ("6.4.3", "MAGM + GPUMemNet (80%)", -25.0),
-    ):
-        pick = _rad("mix90", row, "time", 1)
-        yield _row(source, f"mix90, {row}: total time (%)", change, pick)
+    changed = [row for row in thesis.ROWS if row.trace == "mix90" and row.change]
+    for source, row in zip(("6.4.1", "6.4.2", "6.4.3"), changed, strict=True):
+        assert row.change is not None
+        pick = _rad("mix90", row.what, "time", 1)
+        yield _row(source, f"mix90, {row.what}: total time (%)", row.change, pick)
     both = "MAGM + GPUMemNet (80%)"
     pick = _rad("heavy60", both, "time", 1)
     yield _row("fig. 6.11, plot", f"heavy60, {both}: total time (%)", -26.7, pick)

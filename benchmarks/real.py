@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
+
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome
@@ -60,6 +62,23 @@ def submit(
     ]
     Spool(os.path.join(home.environment["RADRM_HOME"], "spool")).put(envelopes)
     return [envelope.ticket for envelope in envelopes], time.time()
+
+
+def waiting(home: DaemonHome) -> int:
+    """The number of jobs that wait."""
+    return int(home.ask("page", limit=1)["counts"].get("PENDING", 0))
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU seconds of a process."""
+    used = psutil.Process(pid).cpu_times()
+    return used.user + used.system
+
+
+def daemon_cpu_s(home: DaemonHome) -> float:
+    """The CPU seconds of a home's daemon."""
+    assert home.process is not None
+    return cpu_s(home.process.pid)
 
 
 def occupy(home: DaemonHome, devices: int = 1, **options: str) -> None:

@@ -33,7 +33,11 @@ def median_ms(seconds: Sequence[float]) -> float:
     return statistics.median(seconds) * 1e3
 
 
+def percentile(values: Sequence[float], part: float) -> float:
+    """The value that this part (0..1) does not exceed; of few values, the largest."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
 def p95_ms(seconds: Sequence[float]) -> float:
-    """The 95th percentile in milliseconds; of few values, the largest."""
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)] * 1e3
+    """The 95th percentile in milliseconds."""
+    return percentile(seconds, 0.95) * 1e3

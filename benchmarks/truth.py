@@ -1,6 +1,6 @@
 """docs/lab/what-is-true.md: each published figure, ours, the ratio, and one word.
 
-    python -m benchmarks.truth [--stdout]
+    python -m benchmarks.truth
 
 Ours is read from the pages that commands write (`benchmarks.pages` runs these and fails where a
 page differs), so no figure of the page is typed. The word follows from one rule for all rows,
@@ -10,11 +10,11 @@ unless a constant was fitted to the figure, or the figure follows from how ours 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from benchmarks import markdown
 from benchmarks.published_rows import PARTS, Pick, Row
 from tests.paths import REPOSITORY
 
@@ -27,7 +27,7 @@ CLOSE = 0.05
 ZERO = 0.5
 """What a count may be where none was published."""
 
-_HEAD = f"""<!-- written by `python -m benchmarks.truth`; do not edit -->
+_HEAD = f"""<!-- made by `python -m benchmarks.truth`; do not edit -->
 # What is true
 
 Each figure of the five papers, beside ours. `make pages` runs the commands, and fails where a page
@@ -117,15 +117,15 @@ def judged(row: Row, pages: dict[str, str]) -> Judged:
 
 def table(rows: Sequence[Judged]) -> list[str]:
     """Return the lines of a table."""
-    lines = ["| source | what | published | ours | ratio | |", "|---|---|---:|---:|---:|---|"]
+    cells = []
     for each in rows:
         low, high = each.row.published
         published = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         ours = "" if each.ours is None else f"{each.ours + 0.0:g}"
         ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
-        cells = (each.row.source, each.row.what, published, ours, ratio, each.word)
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        cells.append((each.row.source, each.row.what, published, ours, ratio, each.word))
+    heads = ("source", "what", "published", "ours", "ratio", "")
+    return markdown.table(heads, cells, right=(2, 3, 4))
 
 
 def page() -> str:
@@ -143,15 +143,5 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    text = page()
-    if "--stdout" in sys.argv[1:]:
-        print(text, end="")
-    else:
-        PAGE.write_text(text)
-        print(f"{PAGE}: written")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(page(), end="")

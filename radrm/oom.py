@@ -47,6 +47,7 @@ _FAMILIES = _table(
     ("RMM", r"\bRMM\b|rmm::"),
     ("OptiX", r"(?i:\boptix)"),
     ("NVENC", r"(?i:_?nvenc\b|\bcuvid)"),
+    ("nvJPEG", r"(?i:\bnvjpeg)"),
     ("WebGPU", r"\bwgpu\b|Device::create_"),
     (
         "ROCm",
@@ -98,7 +99,8 @@ _WORDS = _table(
     ),
     (
         "allocation failed",
-        rf"(?i:\b(?:could not|couldn't|cannot|can't|unable to) allocate\b:?[^:;]{{0,80}}){_SIZE}",
+        r"(?i:\b(?:could not|couldn't|cannot|can't|unable to) alloc(?:ate)?\b:?"
+        rf"[^:;]{{0,80}}){_SIZE}",
     ),
     ("allocation failed", r"(?i:\bmemory\b.{0,60}\bcould not be allocated)"),
     ("allocation failed", r"(?i:memory\w{0,2} (?:object )?allocation (?:failed|failure|error))"),
@@ -107,7 +109,8 @@ _WORDS = _table(
     ("out of memory", r"(?i:\bmemory (?:is |was )?(?:not enough|exhausted|insufficient)\b)"),
     (
         "allocation failed",
-        r"(?i:\bmemory not available to alloc|\ballocation failed ?: device memory)",
+        r"(?i:\bmemory not available to alloc|\ballocation failed ?: device memory"
+        r"|\berror allocating device buffer\b)",
     ),
     (
         "allocation failed",
@@ -121,7 +124,7 @@ _NAMES = _table(
         r"\bcudaErrorMemoryAllocation\b|\bhipError(?:OutOfMemory|MemoryAllocation)\b",
     ),
     ("out of memory", r"(?<![a-z])[A-Z]{1,9}_[A-Z_]{0,40}OUT_OF_(?:DEVICE_)?MEMORY(?![_\w])"),
-    ("allocation failed", r"ALLOC(?:ATION)?_FAIL(?:ED|URE)(?![_\w])|\wAllocFailed\b"),
+    ("allocation failed", r"ALLOC(?:ATION|ATOR)?_FAIL(?:ED|URE)(?![_\w])|\wAllocFailed\b"),
     ("allocation failed", r"CUSPARSE_STATUS_INSUFFICIENT_RESOURCES|rocblas_status_memory_error"),
 )
 """Names of errors. A line may mention one although none happened."""
@@ -171,8 +174,13 @@ _TEXTS = _table(
     ),
     (
         "vLLM: cache blocks",
-        r"No available memory for the cache blocks|larger than the available KV cache memory",
+        r"No available memory for the cache blocks|larger than the available KV cache memory"
+        r"|larger than the maximum number of tokens that can be stored in KV cache",
     ),
+    ("cuDNN: free memory", r"cuda_dnn\.cc:\d{1,5}\] Memory usage: \d{1,8} bytes free\b"),
+    ("cuFFT", r"Failed to create cuFFT batched plan with scratch allocator"),
+    ("TGI: prefill tokens", r"Not enough memory to handle \d{1,9} prefill tokens"),
+    ("Transformers: GPU memory", r"Make sure you have enough GPU RAM to fit the quantized model"),
     ("MindSpore", r"\bDevice ?\(id: ?\d{1,3}\) memory isn't enough"),
     ("Amber", r"^Error: out of memory launching kernel k[A-Z]"),
     ("SGLang: memory pool", r"Not enough memory\. Please try to increase --mem-fraction-static"),
@@ -188,7 +196,7 @@ _OPTIONS = {
 
 _WORTH = re.compile(
     r"(?i:memor|alloc|\boom\b|exhausted|vram|cuda|CUresult|No executable batch|Dst tensor"
-    r"|NVML_SUCC|FAILED: 2)"
+    r"|NVML_SUCC|FAILED: 2|GPU RAM)"
 )
 """A line without any of these is none of the above; most lines are."""
 _NO_STATEMENT = re.compile(

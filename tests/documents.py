@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from radrm.documents.jobs import Job
-from tests.paths import REPOSITORY
+from tools.json_reference import schema_text
 
-SCHEMA = REPOSITORY / "radrm" / "radrm.schema.json"
 _MOST = 20
 """Elements of a list that are compared: those of a long one are alike."""
 
@@ -50,7 +49,7 @@ def _command(words: Sequence[str]) -> str:
 
 @cache
 def _schema() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(SCHEMA.read_text())
+    found: dict[str, Any] = json.loads(schema_text())
     for each in found["$defs"].values():
         if "properties" in each:
             each.setdefault("additionalProperties", False)

@@ -5,22 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from radrm.cli.commands.report import BY
+from radrm.cli.help import meaning_of, options_of, usage_of
 from radrm.cli.listing import commands as listed
 from radrm.cli.listing import function_of, of_group, parameters_of
-from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
-from radrm.jobfile.arguments import TEXTS, UNDESCRIBED, WORD
-from radrm.jobfile.command_line import LINES, LINES_HELP, RUN_FLAGS, SUBMIT_FLAGS
-from radrm.jobfile.option_help import meaning_of
-from radrm.jobfile.options import OF_ARRAYS, SHOWN
+from radrm.jobfile.arguments import BEHIND, TEXTS, UNDESCRIBED, WORD
+from radrm.jobfile.options import Option
 from radrm.wiring import registry
 
-OF_THE_TABLE = ("submit", "run", "edit")
-"""Commands whose options are those of the option table."""
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -98,29 +94,25 @@ def commands() -> list[Command]:
     """All commands, in the order of `radrm --help`; a group's by their two words."""
     found = []
     for name, about in listed().items():
-        if name in OF_THE_TABLE:
-            found.append(_of_table(name, about))
-            continue
         its = [_of_declared(each, None) for each in of_group(name)]
         found += its or [_of_declared(name, about)]
-        if name == "requeue":  # it takes the options of `edit`, too
-            options = (each for each in _of_table("edit", "").parameters if each.flags)
-            own = found[-1].parameters
-            more = tuple(each for each in options if each.flags != ("--json",))
-            found[-1] = replace(found[-1], parameters=(*own, *more))
     return found
 
 
 def _of_declared(name: str, about: str | None) -> Command:
     first, text, examples = _told(function_of(name).__doc__ or "")
-    parameters = tuple(_parameters(name))
-    arguments = " ".join(
-        each.metavar or "" if not each.many else f"[{each.metavar}]"
-        for each in parameters
-        if not each.flags
-    )
-    usage = f"radrm {name} [OPTIONS]{' ' if arguments else ''}{arguments}"
-    return Command(name, about or first, parameters, text, examples, (usage,))
+    # `requeue` takes the options of `edit`, too.
+    of_jobs = map(_of_jobs, options_of({"requeue": "edit"}.get(name, name)))
+    parameters = (*_parameters(name), *of_jobs)
+    return Command(name, about or first, parameters, text, examples, usage_of(name))
+
+
+def _of_jobs(option: Option) -> Declared:
+    flags = (f"--{option.name}", *_SHORT.get(option.name, ()))
+    return Declared(flags, option.metavar, meaning_of(option), option.repeatable)
+
+
+_SHORT = {"gpus": ("-g",)}
 
 
 def _told(text: str) -> tuple[str, str, str]:
@@ -134,53 +126,9 @@ def _told(text: str) -> tuple[str, str, str]:
 
 def _parameters(name: str) -> Iterator[Declared]:
     for each in parameters_of(name):
-        if each.is_argument:
+        if each.is_argument or (each.kind == BEHIND and each.metavar):
             yield Declared((), each.metavar, each.help, each.kind != WORD)
-        elif each.kind not in UNDESCRIBED:
+        elif each.kind not in UNDESCRIBED and "--help" not in each.flags:
             flags = tuple(sorted(each.flags, key=lambda flag: -len(flag)))
             metavar = each.metavar if each.takes_value else None
             yield Declared(flags, metavar, each.help, each.kind == TEXTS)
-
-
-# ------------------------------------------------------------------ the option table
-
-_SHORT = {"gpus": ("-g",)}
-_JSON = "one JSON document on standard output"
-_COMMAND = Declared((), "COMMAND...", "a command and its arguments", True)
-_FLAGS = {"submit": SUBMIT_FLAGS, "run": RUN_FLAGS, "edit": {"json": _JSON}}
-_WITHOUT = {"submit": frozenset(), "run": OF_ARRAYS, "edit": OF_ARRAYS | {"hold"}}
-_ARGUMENTS = {
-    "submit": (
-        Declared((f"--{LINES}",), "FILE", LINES_HELP),
-        Declared((), "FILE...", "job files", True),
-        _COMMAND,
-    ),
-    "run": (_COMMAND,),
-    "edit": (Declared((), "JOB...", f"jobs: {REFERENCES}", True),),
-}
-_USAGE = {
-    "submit": (
-        "radrm submit [OPTIONS] FILE...",
-        "radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
-        f"radrm submit [OPTIONS] --{LINES} FILE",
-    ),
-    "run": ("radrm run [OPTIONS] [--pty] [--] COMMAND [ARGUMENT]...",),
-    "edit": ("radrm edit JOB... OPTIONS",),
-}
-
-
-def _of_table(name: str, about: str) -> Command:
-    parameters = [
-        Declared(
-            (f"--{each.name}", *_SHORT.get(each.name, ())),
-            *(each.metavar, meaning_of(each), each.repeatable),
-        )
-        for each in SHOWN
-        if each.name not in _WITHOUT[name]
-    ]
-    parameters += [
-        Declared((f"--{flag}",), None, meaning)
-        for flag, meaning in _FLAGS[name].items()
-        if flag != "help"
-    ]
-    return Command(name, about, (*parameters, *_ARGUMENTS[name]), usage=_USAGE[name])

@@ -2,8 +2,8 @@
 
     python -m tools.json_reference
 
-writes the schema, which is committed: the package ships it. `tools/site_hooks.py` adds the page to
-the site as `json.md`. The declarations are in `radrm/documents/`, and of a wing's commands in the
+writes the schema for the package (`make manual`). `tools/site_hooks.py` adds both to the site, the
+page as `json.md`. The declarations are in `radrm/documents/`, and of a wing's commands in the
 wing's file `documents`.
 """
 

@@ -41,6 +41,7 @@ SEARCH = {
 MADE: Mapping[str, Callable[[], str]] = {
     "docs/commands.md": command_reference.reference,
     "docs/json.md": lambda: json_reference.reference().page(),
+    "radrm/radrm.schema.json": json_reference.schema_text,
 }
 """Pages that are made from the code."""
 PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {

@@ -1,30 +1,23 @@
 """Measure how long four small models take to save and to resume: `python -m benchmarks.checkpoint`.
 
-Prints a table, and writes its section of docs/lab/reproduction-flowcon-specon.md. It needs PyTorch;
-without it, it says so, prints no figure and exits with 2.
+Prints its section of docs/lab/reproduction-flowcon-specon.md, and all medians to stderr. It needs
+PyTorch; without it, it says so, prints no figure and exits with 2.
 
-    python -m benchmarks.checkpoint [--runs 3] [--stdout]
+    python -m benchmarks.checkpoint [--runs 3]
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from benchmarks.checkpoint.measure import MODELS, Costs, measure, section, starts, table, why_not
-from benchmarks.sections import put_section
-from tests.paths import REPOSITORY
-
-PAGE = REPOSITORY / "docs" / "lab" / "reproduction-flowcon-specon.md"
-TITLE = "FlowCon and SpeCon beside their published figures"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--stdout", action="store_true", help="print the section, write nothing")
-    options = parser.parse_args(words)
+    options = parser.parse_args()
     if options.runs < 1:
         parser.error("--runs must be at least 1")
     reason = why_not()
@@ -38,13 +31,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except RuntimeError as error:
         print(f"nothing is measured: {error}", file=sys.stderr)
         return 1
-    print(table(found))
-    text = section(found, options.runs, starts(2 * options.runs))
-    if options.stdout:
-        print(text)
-    else:
-        put_section(PAGE, "checkpoint", text, TITLE)
-        print(f"{PAGE}: written")
+    print(*table(found), sep="\n", file=sys.stderr)
+    print(section(found, options.runs, starts(2 * options.runs)))
     return 0
 
 

@@ -14,6 +14,7 @@ from statistics import median, stdev
 from tempfile import TemporaryDirectory
 from textwrap import fill
 
+from benchmarks import markdown
 from tests.paths import REPOSITORY
 
 MODELS = ("mlp", "cnn", "lstm", "transformer")
@@ -133,15 +134,15 @@ def _range(values: list[float]) -> str:
     return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
 
 
-def table(found: list[Costs]) -> str:
+def table(found: list[Costs]) -> list[str]:
     """Return all medians, by model and point."""
-    lines = ["| model | at | MiB | save s | resume s | both s, s.d. |", "|---|---|---|---|---|---|"]
+    rows = []
     for c in found:
-        whole = c.whole_s
-        spread = f"{stdev(whole):.2f}" if len(whole) > 1 else "-"
-        cells = (
-            *(c.model, f"{c.point:.0%}", f"{c.size / 2**20:.1f}", f"{median(c.save_s):.3f}"),
-            *(f"{median(c.resume_s):.2f}", f"{median(whole):.2f}, {spread}"),
+        spread = f"{stdev(c.whole_s):.2f}" if len(c.whole_s) > 1 else "-"
+        rows.append(
+            (
+                *(c.model, f"{c.point:.0%}", f"{c.size / 2**20:.1f}", f"{median(c.save_s):.3f}"),
+                *(f"{median(c.resume_s):.2f}", f"{median(c.whole_s):.2f}, {spread}"),
+            )
         )
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return markdown.table(("model", "at", "MiB", "save s", "resume s", "both s, s.d."), rows)

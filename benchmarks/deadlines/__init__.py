@@ -1,10 +1,10 @@
 """Due times and costs: ANDREAS' published simulations and ours, and what one server gains.
 
-    python -m benchmarks.deadlines             writes docs/lab/reproduction-andreas.md: an hour
-    python -m benchmarks.deadlines --quick     3 seeds, few loads; prints, and writes nothing
+    python -m benchmarks.deadlines             prints docs/lab/reproduction-andreas.md: an hour
+    python -m benchmarks.deadlines --quick     3 seeds, few loads
     python -m benchmarks.deadlines --part real eight jobs through a real daemon
 
-The first is `make bench-deadlines`.
+`make bench-deadlines` writes the page.
 
 The files, in the order in which they may import one another:
     methods     the ways to schedule that are compared

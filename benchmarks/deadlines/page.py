@@ -19,6 +19,7 @@ from benchmarks.deadlines.methods import (
 from benchmarks.deadlines.real import PUBLISHED, SCALE, Checked, Chosen
 from benchmarks.deadlines.server import Served
 from benchmarks.deadlines.sizes import CONTROLLED, LOAD, Sized, saved_on_average
+from benchmarks.markdown import table
 
 SLOW, FEW = (CODE, ANDREAS), 4
 """Methods that only complete the table, and their seeds."""
@@ -54,18 +55,14 @@ saves {first_lot} and {second_lot} %, where `andreas` saves {first_few} and {sec
 *call*: processor seconds of a call of the optimizer, the median and the longest. Published: always
 below 0.1 s (scenario 1), below 0.01 s on average (scenario 2). Here scenario 1's longest call is
 {longest_s:.3f} s, and scenario 2's calls take {median_s:.3f} s (median of 100 nodes).
-
-| scenario | nodes | | energy | total | hours | call |
-|---|---|---|---|---|---|---|"""
+"""
 
 _SERVER = """## One server
 
 `examples/traces/afternoon-due.csv` on four A100s: the weighted mean delay, energy, and the part
 of the jobs that are late. **bold**: order `due` delays at least 40 % less than `fifo`, with no
 more energy.
-
-| planner, policy | fifo | due | latest-start | weight |
-|---|---|---|---|---|"""
+"""
 
 _REAL = """## A real daemon
 
@@ -82,9 +79,7 @@ meters, so this shows only that both add up alike. {late} of {jobs} jobs ended l
 the prediction (published: none; its jobs are not in the paper, and ours need {load:.0f} % of the
 GPUs).
 `tests/daemon/planners/test_andreas.py` has one job that is in time only on two GPUs, and gets them.
-
-| job | due after | predicted | in the daemon | late: predicted, in the daemon |
-|---|---|---|---|---|"""
+"""
 
 
 def costs_part(found: Found, seeds: int, held: Sequence[Claim]) -> str:
@@ -92,13 +87,12 @@ def costs_part(found: Found, seeds: int, held: Sequence[Claim]) -> str:
     lines = [_INTRO.format(seeds=seeds, few=FEW, move=DEADLINE.move_s)]
     for scenario in (1, 2):
         loads = sorted({load for s, load, _ in found if s == scenario})
-        lines += [f"## Scenario {scenario}", ""]
-        lines.append("| load | " + " | ".join(f"{load:g}" for load in loads) + " |")
-        lines.append("|---|" + "---|" * len(loads))
-        for method in TABLE:
-            cells = [_cell(found, scenario, load, method) for load in loads]
-            lines.append(f"| {method.name} | {' | '.join(cells)} |")
-        lines.append("")
+        rows = (
+            (method.name, *(_cell(found, scenario, load, method) for load in loads))
+            for method in TABLE
+        )
+        heads = ("load", *(f"{load:g}" for load in loads))
+        lines += [f"## Scenario {scenario}", "", *table(heads, rows), ""]
     lines += ["## What holds", ""]
     lines += [f"- {'Holds' if each.holds else '**Missed**'}: {each.words}." for each in held]
     lines += ["", "![Costs over the load](reproduction-andreas.svg)"]
@@ -123,17 +117,18 @@ def sizes_part(sizes: Sequence[Sized]) -> str:
         longest_s=max(longest for scenario, _, longest in calls if scenario == 1),
         median_s=max(call for scenario, call, _ in calls if scenario == 2),
     )
-    return "\n".join([head, *map(_size, sizes)])
+    heads = ("scenario", "nodes", "", "energy", "total", "hours", "call")
+    return "\n".join([head, *table(heads, map(_size, sizes))])
 
 
 def server_part(servers: Sequence[Served]) -> str:
     """Return the table of one server."""
-    lines = [_SERVER]
-    rules = list(dict.fromkeys((each.planner, each.policy) for each in servers))
-    for planner, policy in rules:
+    rows = []
+    for planner, policy in dict.fromkeys((each.planner, each.policy) for each in servers):
         mine = {e.order: e for e in servers if (e.planner, e.policy) == (planner, policy)}
-        lines.append(f"| {planner}, {policy} | {' | '.join(_served(mine))} |")
-    return "\n".join(lines)
+        rows.append((f"{planner}, {policy}", *_served(mine)))
+    heads = ("planner, policy", *dict.fromkeys(each.order for each in servers))
+    return "\n".join([_SERVER, *table(heads, rows)])
 
 
 def real_part(real: Checked) -> str:
@@ -150,14 +145,14 @@ def real_part(real: Checked) -> str:
         jobs=len(real.jobs),
         load=real.load,
     )
-    return "\n".join([head, *map(_chosen, real.jobs)])
+    heads = ("job", "due after", "predicted", "in the daemon", "late: predicted, in the daemon")
+    return "\n".join([head, *table(heads, map(_chosen, real.jobs))])
 
 
-def _chosen(each: Chosen) -> str:
+def _chosen(each: Chosen) -> list[str]:
     shown = (f"{first}, {starts}" for first, starts in (each.predicted, each.got))
     late = ", ".join(f"{each:.0f} s" for each in each.late_s)
-    cells = (f"{each.due_s:.0f} s", *shown, late)
-    return f"| {each.name} | {' | '.join(cells)} |"
+    return [each.name, f"{each.due_s:.0f} s", *shown, late]
 
 
 def _cell(found: Found, scenario: int, load: float, method: Method) -> str:
@@ -166,12 +161,11 @@ def _cell(found: Found, scenario: int, load: float, method: Method) -> str:
     return str(total(found, scenario, load, method))
 
 
-def _size(each: Sized) -> str:
+def _size(each: Sized) -> list[str]:
     call = "" if each.call_s is None else f"{each.call_s:.3f} s, {each.longest_s:.3f} s"
-    return (
-        f"| {each.scenario} | {each.nodes} | {each.method.name} | {each.energy_cost:.1f} | "
-        f"{each.total_cost:.1f} | {each.makespan_s / 3600:.1f} | {call} |"
-    )
+    figures = (each.energy_cost, each.total_cost, each.makespan_s / 3600)
+    begin = (str(each.scenario), str(each.nodes), each.method.name)
+    return [*begin, *(f"{figure:.1f}" for figure in figures), call]
 
 
 def _served(mine: dict[str, Served]) -> list[str]:

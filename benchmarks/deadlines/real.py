@@ -8,23 +8,17 @@ what the daemon has read of its GPUs. Servers' other parts are not metered, so b
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from msgspec import Struct
 
 from radrm.client.text import FINAL
 from radrm.config import Config
-from radrm.errors import Unreachable
-from radrm.lab.experiments.demo.server import DemoServer
 from radrm.lab.experiments.live.play import daemon_settings
 from radrm.lab.experiments.live.record import Readings, measured, run_of
 from radrm.lab.experiments.simulations.sources import LIFE, with_mix
@@ -37,6 +31,7 @@ from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
 from radrm.structs import replace
 from radrm.wiring import make_costs
+from tests.daemon.harness import DaemonHome
 
 GPUS = "sim:3xV100-32GB,1xT4-16GB"
 JOBS, APART_S = 8, 1200.0
@@ -70,24 +65,6 @@ class Checked(Struct, frozen=True):
     def deviation(self) -> float:
         """The difference in per cent of the prediction."""
         return 100 * abs(self.predicted - self.metered) / self.predicted
-
-
-class _Server(DemoServer):
-    def ask(self, op: str, **words: Any) -> Any:
-        """Ask again if the daemon has closed a connection that was idle while programs ran."""
-        try:
-            return super().ask(op, **words)
-        except Unreachable:
-            return super().ask(op, **words)
-
-    def radrm(self, *words: str) -> Any:
-        """Run a command, and return its JSON."""
-        command = [sys.executable, "-m", "radrm.cli.main", *words, "--json"]
-        done = subprocess.run(
-            command, env=self._environment, cwd=self.work, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
 
 
 def checked() -> Checked:
@@ -165,35 +142,35 @@ def _live(jobs: Sequence[TraceJob], scenario: Scenario) -> tuple[Run, list[float
     # Run times come from profiles, which only a daemon that estimates learns from.
     settings = [each for each in daemon_settings(scenario) if not each.startswith("estimator=")]
     with tempfile.TemporaryDirectory(prefix="radrm-andreas-") as folder:
-        server = _Server(Path(folder) / "server", GPUS, SCALE, settings)
+        home = DaemonHome(Path(folder), GPUS, SCALE)
+        home.scripts, home.settings = True, settings
         try:
-            server.start()
-            server.await_answer()
+            home.start()
             for job in {job.name: job for job in jobs}.values():
-                (server.work / f"{job.name}.rad").write_text(_script(job))
-                server.radrm("profile", f"{job.name}.rad", f"--probe-steps={_PROBE_STEPS}")
-            return _played(server, jobs)
+                home.file(f"{job.name}.rad", _script(job))
+                home.json("profile", f"{job.name}.rad", f"--probe-steps={_PROBE_STEPS}")
+            return _played(home, jobs)
         finally:
-            server.end()
+            home.close()
 
 
-def _played(server: _Server, jobs: Sequence[TraceJob]) -> tuple[Run, list[float]]:
+def _played(home: DaemonHome, jobs: Sequence[TraceJob]) -> tuple[Run, list[float]]:
     readings, numbers = Readings(), list[str]()
-    begin_s = float(server.ask("ping")["now"])
+    begin_s = float(home.ask("ping")["now"])
     while True:
-        now_s = float(server.ask("ping")["now"])
-        readings.add(now_s, server.ask("gpus"))
+        now_s = float(home.ask("ping")["now"])
+        readings.add(now_s, home.ask("gpus"))
         if len(numbers) < len(jobs):
             job = jobs[len(numbers)]
             if now_s - begin_s >= job.submit_s:
                 due = f"--due=+{_due_in_s(job):.0f}s"
                 words = (f"{job.name}.rad", due, f"--weight={job.weight:g}")
-                numbers.append(server.radrm("submit", *words)[0]["ticket"])
-        elif all(each["state"] in FINAL for each in server.ask("status", jobs=numbers)):
+                numbers.append(home.json("submit", *words)[0]["ticket"])
+        elif all(each["state"] in FINAL for each in home.ask("status", jobs=numbers)):
             break
         time.sleep(_PAUSE_S)
-    told = [server.ask("explain", jobs=[number]) for number in numbers]
-    indices = {each["index"]: each["uuid"] for each in server.ask("gpus")}
+    told = [home.ask("explain", jobs=[number]) for number in numbers]
+    indices = {each["index"]: each["uuid"] for each in home.ask("gpus")}
     run = run_of(jobs, told, readings, indices)
     assert measured(run, readings).energy_j is not None, "the power of a GPU was not read"
     return run, [each["job"].get("late_s") or 0.0 for each in told]

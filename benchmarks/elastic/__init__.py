@@ -1,6 +1,6 @@
 """Elastic jobs beside the published figures of DLRover and NEARCHUS.
 
-    python -m benchmarks.elastic           writes docs/lab/reproduction-elastic.md: some minutes
+    python -m benchmarks.elastic           prints docs/lab/reproduction-elastic.md: some minutes
     python -m benchmarks.elastic --real    a real training that grows and shrinks
 
 The files, in the order in which they may import one another:

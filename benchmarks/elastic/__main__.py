@@ -1,9 +1,9 @@
 """DLRover and NEARCHUS beside their published figures: `python -m benchmarks.elastic`.
 
-    python -m benchmarks.elastic [--seeds 15] [--stdout]
+    python -m benchmarks.elastic [--seeds 15]
     python -m benchmarks.elastic --real [...]     a real training on simulated GPUs
 
-Writes a section of docs/lab/reproduction-elastic.md and prints its tables.
+Prints the section of docs/lab/reproduction-elastic.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ from benchmarks.elastic.models import WIDE_DEEP, X_DEEP_FM, A, B, Cluster
 from benchmarks.elastic.page import gpus, page
 from benchmarks.elastic.planned import planner_rows
 from benchmarks.elastic.shared import WAYS, alone, forty
-from benchmarks.sections import put_section
-from tests.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "lab" / "reproduction-elastic.md"
-TITLE = "DLRover and NEARCHUS beside their published figures"
 FEW = 8
 """Seeds of the runs on GPUs: they are the slow ones."""
 FEWEST = 5
@@ -47,7 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
         return found
     parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic", description=__doc__)
     parser.add_argument("--seeds", type=int, default=15)
-    parser.add_argument("--stdout", action="store_true", help="print the page, write nothing")
     options = parser.parse_args(arguments)
     seeds = range(options.seeds)
     on_a, on_b = (
@@ -74,10 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = [sizing.name for sizing in SIZINGS]
     served = all_served(range(min(options.seeds, FEW)))
     own = gpus(served, names, LOADS, JOBS)
-    text = page(dlrover, checks, shared, medians, HOURS, planned, own)
-    print(text)
-    if not options.stdout:
-        put_section(PAGE, "models", text, TITLE)
+    print(page(dlrover, checks, shared, medians, HOURS, planned, own))
     return 0
 
 

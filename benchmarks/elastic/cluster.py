@@ -54,7 +54,6 @@ class Played:
     job: TrainingJob
     begun_s: float = 0.0
     ended_s: float = 0.0
-    changes: int = 0
     layouts: list[Layout] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
 
@@ -167,7 +166,6 @@ class _Loop:
         same = layout.counts == running.layout.counts
         running.layout, running.changed_s = layout, self._now_s
         running.ready_s = self._now_s + (self._costs.cpus_s if same else self._costs.tasks_s)
-        running.played.changes += 1
         self._note(running)
 
     def _work(self) -> None:

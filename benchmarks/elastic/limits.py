@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.elastic.models import RESNET, Cluster
-from benchmarks.elastic.training_cluster import ClusterModel
+from benchmarks.elastic.training_cluster import ClusterModel, tasks_of
 from radrm.published.servers.layout import Layout
 from radrm.simulated.training import TaskAt
 
@@ -16,15 +16,14 @@ _STRAIGHT = 0.05
 
 def saturation() -> list[float]:
     """Return the CPUs that one worker uses, by the cores of its server (figure 3)."""
-    return [_model(cores, 1.0).rates(_tasks([5.0], [cores], "one")).cpus[-1] for cores in CORES]
+    return [_model(cores, 1.0).rates(_tasks([5.0], [cores], 1)).cpus[-1] for cores in CORES]
 
 
 def shared() -> list[float]:
     """Return the CPUs that all tasks of one server with 64 cores use (figure 4)."""
     model = _model(64, 1.0)
     return [
-        sum(model.rates(_tasks([5.0], [59 / count] * count, "one")).cpus)
-        for count in SHARED_WORKERS
+        sum(model.rates(_tasks([5.0], [59 / count] * count, 1)).cpus) for count in SHARED_WORKERS
     ]
 
 
@@ -66,8 +65,7 @@ def _model(cores: int, gbps: float) -> ClusterModel:
     return Cluster("", 22, 0.0, gbps, cores).model(RESNET)
 
 
-def _tasks(servers: list[float], workers: list[float], node: str | None = None) -> list[TaskAt]:
-    layout = Layout(tuple(servers), tuple(workers))
-    counted = [("ps", n, c) for n, c in enumerate(layout.servers)]
-    counted += [("worker", n, c) for n, c in enumerate(layout.workers)]
-    return [TaskAt(role, n, cpus, node or f"{role}{n}") for role, n, cpus in counted]
+def _tasks(
+    servers: list[float], workers: list[float], nodes: int | None = None
+) -> tuple[TaskAt, ...]:
+    return tasks_of(Layout(tuple(servers), tuple(workers)), nodes)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from benchmarks.elastic.training_cluster import ClusterModel
+from benchmarks.elastic.training_cluster import ClusterModel, tasks_of
 from radrm.published.servers.layout import Layout
 from radrm.simulated.training import StepModel, TaskAt
 
@@ -89,12 +89,7 @@ class Cluster:
 
     def tasks(self, layout: Layout) -> tuple[TaskAt, ...]:
         """Return a job's tasks, dealt out to the servers in turn."""
-        cpus = [("ps", n, c) for n, c in enumerate(layout.servers)]
-        cpus += [("worker", n, c) for n, c in enumerate(layout.workers)]
-        return tuple(
-            TaskAt(role, number, each, f"server{at % self.servers}")
-            for at, (role, number, each) in enumerate(cpus)
-        )
+        return tasks_of(layout, self.servers)
 
     def model(self, network: Network, gbps: float | None = None) -> ClusterModel:
         """Return the model of a neural network here. `gbps` replaces the speed of the network."""

@@ -7,6 +7,7 @@ from statistics import median, quantiles
 
 from benchmarks.elastic.gpus import Served
 from benchmarks.elastic.rows import Row, missed
+from benchmarks.markdown import table
 
 INTRO = """\
 On one server a slow parameter server has nowhere to go: `dlrover` moves it to another node, and a
@@ -43,9 +44,7 @@ _SENSITIVE = """\
 The lengths of the paper's jobs and the time of a restart are not published. The median of the five
 networks by which NEARCHUS ends sooner than Optimus, in per cent; *in place*: CPUs change while a
 job works, as radrm does it, and only other tasks cost a minute.
-
-| one job | {hours} |
-|---|{line}|"""
+"""
 
 _NETWORK = """\
 **With a network model** the rival's disadvantage in cluster A is gone: what NEARCHUS then has over
@@ -63,9 +62,7 @@ time and GPU. Mean hours in the queue, and from submission to end; medians over 
 brackets the quartiles of the completion time. *by restarts*: the launcher is not `radrun`, so a job
 saves, stops and starts again. Nothing here is published; the parts of a step and the costs of a
 resize (5 s of standing still, 60 + 60 s for a restart) are assumed.
-
-| | {loads} |
-|---|{line}|"""
+"""
 
 _RULE = """\
 Beside the smallest size for all, `elastic` shortens the mean completion time by {gains} % at
@@ -104,13 +101,13 @@ def page(
     `medians`: by what is varied, one for each of `hours`. `stepped`: of the planners. `own`: what
     `gpus` returns.
     """
-    lines = [INTRO, "## DLRover", "", *table(dlrover), "", "## NEARCHUS", "", _CHECKED]
-    lines += [*table(checks), "", *table(shared), "", _NETWORK]
-    shown = " | ".join(f"{each:g} h" for each in hours)
-    lines.append(_SENSITIVE.format(hours=shown, line="---|" * (len(hours) - 1) + "---"))
-    for name, values in medians.items():
-        lines.append(f"| {name} | {' | '.join(f'{value:.0f}' for value in values)} |")
-    lines += ["", _STEPPED, *table(stepped), "", own, LIMITS]
+    lines = [INTRO, "## DLRover", "", *reached(dlrover), "", "## NEARCHUS", "", _CHECKED]
+    lines += [*reached(checks), "", *reached(shared), "", _NETWORK, _SENSITIVE]
+    lines += table(
+        ("one job", *(f"{each:g} h" for each in hours)),
+        ((name, *(f"{value:.0f}" for value in values)) for name, values in medians.items()),
+    )
+    lines += ["", _STEPPED, *reached(stepped), "", own, LIMITS]
     rows = [*dlrover, *checks, *shared, *stepped]
     names = [f"- {row.name}: {row.reached} (reach: {row.reach})" for row in missed(rows)]
     lines += ["## Missed", "", *(names or ["Nothing."])]
@@ -125,12 +122,11 @@ def gpus(
 ) -> str:
     """Return the section on the rule `elastic`; the first name is the smallest size."""
     seeds = len(found[names[0], loads[0]])
-    shown = " | ".join(f"load {load:g}: queue, completion" for load in loads)
-    line = "---|" * (len(loads) - 1) + "---"
-    lines = [GPUS.format(jobs=jobs, seeds=seeds, loads=shown, line=line)]
-    for name in names:
-        cells = " | ".join(_served(found[name, load]) for load in loads)
-        lines.append(f"| {name} | {cells} |")
+    lines = [GPUS.format(jobs=jobs, seeds=seeds)]
+    lines += table(
+        ("", *(f"load {load:g}: queue, completion" for load in loads)),
+        ((name, *(_served(found[name, load]) for load in loads)) for name in names),
+    )
     rule = next(name for name in names if name == "`elastic`")
     gains = ", ".join(f"{_shorter(found[rule, load], found[names[0], load]):.0f}" for load in loads)
     waits = [
@@ -157,10 +153,11 @@ def _shorter(found: Sequence[Served], beside: Sequence[Served]) -> float:
     return median(100 * (1 - a.completion_h / b.completion_h) for a, b in pairs)
 
 
-def table(rows: Sequence[Row]) -> list[str]:
+def reached(rows: Sequence[Row]) -> list[str]:
     """Return the lines of a table: published, reached, what should be, assumed."""
-    lines = ["| | published | reached | reach | assumed |", "|---|---|---|---|---|"]
+    lines = []
     for row in rows:
-        reached = f"**{row.reached}**" if row.holds is False else row.reached
-        lines.append(f"| {row.name} | {row.published} | {reached} | {row.reach} | {row.assumed} |")
-    return lines
+        mark = "**" if row.holds is False else ""
+        ours = f"{mark}{row.reached}{mark}"
+        lines.append((row.name, row.published, ours, row.reach, row.assumed))
+    return table(("", "published", "reached", "reach", "assumed"), lines)

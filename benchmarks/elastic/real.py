@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -22,19 +19,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks import markdown
 from benchmarks.elastic import real_training
-from radrm.client.connection import Client
-from radrm.errors import Unreachable
-from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.start_driver import SOCKET_NAME
-from radrm.host.storage.paths import paths_for
-from tests.paths import REPOSITORY
+from benchmarks.table import percentile
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 GPUS = "sim:4xA100-40GB"
 SIZES = (2, 1)
 STEPS = 700
 COMPUTE_S = 0.06
-PATIENCE_S = 120.0
 _PROGRAM = Path(real_training.__file__)
 
 
@@ -49,73 +43,6 @@ class Run:
     requests_s: list[float] = field(default_factory=list)
 
 
-class Server:
-    """A daemon in a folder, and what a user does with it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        python = Path(sys.executable).parent
-        self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("RADRM_")},
-            "RADRM_HOME": str(folder / "home"),
-            "PATH": f"{python}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        command = [sys.executable, "-m", "radrm.cli.main", "daemon", "--gpus", GPUS]
-        with (folder / "daemon.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--time-scale", "1"], env=self.environment, stdout=log, stderr=log
-            )
-        until(self._answers, "the daemon")
-
-    def _answers(self) -> bool:
-        try:
-            self.ask("ping")
-        except Unreachable:
-            return False
-        return True
-
-    def ask(self, op: str, **words: Any) -> Any:
-        with Client((paths_for(self.environment, os.getuid()),)) as client:
-            return client.ask(op, **words)
-
-    def radrm(self, *words: str, fails: bool = False) -> str:
-        """The output of a command; `fails`: it may."""
-        done = subprocess.run(
-            [sys.executable, "-m", "radrm.cli.main", *words],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        if done.returncode and not fails:
-            raise SystemExit(f"radrm {' '.join(words)}: {done.stderr}")
-        return done.stdout
-
-    def job(self, number: int) -> dict[str, Any]:
-        (found,) = self.ask("status", jobs=[str(number)])
-        return dict(found)
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        driver = DriverClient(self.folder / "home" / "run" / SOCKET_NAME)
-        driver.ask("quit")
-        driver.close()
-
-
-def until(condition: Any, what: str) -> Any:
-    """The first true value of `condition`."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        if time.monotonic() > end_s:
-            raise SystemExit(f"waited in vain for {what}")
-        time.sleep(0.02)
-    return found
-
-
 def read(notes: Path, name: str) -> list[dict[str, Any]]:
     """All whole lines of a file of notes."""
     path = notes / name
@@ -123,9 +50,9 @@ def read(notes: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
-def train(server: Server, way: str, seed: int, sizes: tuple[int, ...], compute_s: float) -> Run:
+def train(home: DaemonHome, way: str, seed: int, sizes: tuple[int, ...], compute_s: float) -> Run:
     """One training from its first step to its last."""
-    notes = Path(tempfile.mkdtemp(dir=server.folder))
+    notes = Path(tempfile.mkdtemp(dir=home.folder))
     launcher = {
         "elastic": "radrun",
         "plain": "torchrun --standalone --nproc-per-node=$RADRM_GPUS",
@@ -137,8 +64,7 @@ def train(server: Server, way: str, seed: int, sizes: tuple[int, ...], compute_s
         f'echo "$RADRM_ELASTIC_DIR" > {notes}/place\n'
         f"{launcher} {_PROGRAM} {way} {notes} {seed} {STEPS} {compute_s}\n"
     )
-    (result,) = json.loads(server.radrm("submit", "--json", str(script)))
-    number = result["id"]
+    number = home.submit(str(script))
     run = Run()
     runs = 0
 
@@ -149,18 +75,17 @@ def train(server: Server, way: str, seed: int, sizes: tuple[int, ...], compute_s
         done = [n for n in read(notes, "steps") if n["run"] in firsts and n["rank"] == 0]
         return len(ranks) == size and len(done) >= 10
 
-    until(lambda: steps_of(1), f"the first steps; see {notes}")
+    wait_until(lambda: steps_of(1), f"the first steps; see {notes}")
     for generation, size in enumerate(sizes, 2):
         runs = len(read(notes, "begun"))
         # A job that is stopped for it may wait a moment in its queue, which the command tells.
-        server.radrm("resize", str(number), f"--gpus={size}", fails=way == "plain")
-        until(lambda size=size: steps_of(size), f"{size} workers; see {notes}")
+        done = home.radrm("resize", str(number), f"--gpus={size}")
+        assert way == "plain" or done.returncode == 0, done.stderr
+        wait_until(lambda size=size: steps_of(size), f"{size} workers; see {notes}")
         if way == "elastic":
             place = Path((notes / "place").read_text().strip())
             run.stops_s.append(stop_time(place, generation, notes))
-    ended = until(
-        lambda: (job := server.job(number))["state"] in ("COMPLETED", "FAILED") and job, "the end"
-    )
+    ended = home.wait_end(number)
     if ended["state"] != "COMPLETED":
         raise SystemExit(f"the training failed: {ended['reason']}; see {notes}")
     run.pauses_s = pauses(notes, 1 + len(sizes))
@@ -214,11 +139,6 @@ def seen(notes: Path) -> list[int]:
     return found
 
 
-def percentile(values: list[float], part: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic --real")
     parser.add_argument("--runs", type=int, default=5)
@@ -233,14 +153,16 @@ def main(arguments: list[str]) -> int:
 
 def measure(folder: Path, runs: int) -> int:
     """Make all runs and print the rows."""
-    server = Server(folder)
+    home = DaemonHome(folder, GPUS, scale=1.0)
+    home.scripts = True
+    home.start()
     try:
         seeds = range(runs)
-        fixed = [train(server, "elastic", seed, (), 0.0) for seed in seeds]
-        resized = [train(server, "elastic", seed, SIZES, COMPUTE_S) for seed in seeds]
-        restarted = [train(server, "plain", seed, SIZES, COMPUTE_S) for seed in seeds]
+        fixed = [train(home, "elastic", seed, (), 0.0) for seed in seeds]
+        resized = [train(home, "elastic", seed, SIZES, COMPUTE_S) for seed in seeds]
+        restarted = [train(home, "plain", seed, SIZES, COMPUTE_S) for seed in seeds]
     finally:
-        server.close()
+        home.close()
     print(report(fixed, resized, restarted))
     return 0
 
@@ -270,5 +192,4 @@ def report(fixed: list[Run], resized: list[Run], restarted: list[Run]) -> str:
             f"{min(losses):.5f} to {max(losses):.5f}",
         ),
     ]
-    lines = ["| | reached | to reach |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {what} | {value} | {limit} |" for what, value, limit in rows)])
+    return "\n".join(markdown.table(("", "reached", "to reach"), rows))

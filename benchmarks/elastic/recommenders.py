@@ -8,14 +8,14 @@ the others work on, and 60 s of measuring follow. New parameter servers cost 30 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
 
 from benchmarks.elastic.models import CRITEO_STEPS, MOST_CPUS, QUOTA, Recommender
+from benchmarks.elastic.training_cluster import tasks_of
 from radrm.published.dlrover import Plan, hot_cpus, plan_from, workers_beside
 from radrm.published.servers.layout import Layout
-from radrm.simulated.training import Rates, StepModel, TaskAt
+from radrm.simulated.training import Rates, StepModel
 
 START_S, SAMPLE_S, REPARTITION_S = 120.0, 60.0, 30.0
 INTERVAL_S = 60.0
@@ -29,16 +29,6 @@ LEAST_EFFICIENCY = 0.3
 def rates(model: StepModel, layout: Layout) -> Rates:
     """Return the steady state of a layout; its parameter servers come first."""
     return model.rates(tasks_of(layout))
-
-
-def tasks_of(layout: Layout) -> tuple[TaskAt, ...]:
-    """Return the tasks of a layout, each on a server of its own."""
-    counted = (("ps", layout.servers), ("worker", layout.workers))
-    return tuple(
-        TaskAt(role, number, cpus, f"{role}{number}")
-        for role, each in counted
-        for number, cpus in enumerate(each)
-    )
 
 
 def plan(job: Recommender) -> Plan:
@@ -169,24 +159,19 @@ def completion_s(model: StepModel, phases: Iterator[Phase]) -> float:
         layout = following.layout
 
 
-def by_dlrover(job: Recommender, sampled: bool = True) -> Iterator[Phase]:
-    """Yield DLRover's stages: sample, servers, workers, hot servers.
-
-    Without `sampled` it begins with the plan that the job's fingerprint has from an earlier run.
-    """
+def by_dlrover(job: Recommender) -> Iterator[Phase]:
+    """Yield DLRover's stages: sample, servers, workers, hot servers."""
     first = plan(job)
-    layout = planned(first)
-    if sampled:
-        one = Layout((MOST_CPUS,), (MOST_CPUS,))
-        yield Phase(one)
-        yield Phase(Layout(layout.servers, one.workers), REPARTITION_S)
-        used = rates(job.model, Layout(layout.servers, one.workers)).cpus
-        servers, worker = used[:-1], used[-1]
-        count = workers_beside(worker, sum(servers), QUOTA, sum(layout.servers))
-        layout = Layout(layout.servers, (first.worker_cpus,) * count)
+    servers, one = planned(first).servers, (MOST_CPUS,)
+    yield Phase(Layout(one, one))
+    sampled = Layout(servers, one)
+    yield Phase(sampled, REPARTITION_S)
+    *used, worker = rates(job.model, sampled).cpus
+    count = workers_beside(worker, sum(used), QUOTA, sum(servers))
+    layout = Layout(servers, (first.worker_cpus,) * count)
     yield Phase(layout)
     found = rates(job.model, layout)
-    used = found.cpus[: len(layout.servers)]
+    used = list(found.cpus[: len(layout.servers)])
     hot = {n: each for n, each in enumerate(used) if each > 0.9 * layout.servers[n]}
     cold = len(hot) < len(used)
     if hot and cold:
@@ -240,13 +225,6 @@ def _like(job: Recommender, servers: int, workers: int) -> Layout:
     return Layout((job.tuned.servers[0],) * servers, (job.tuned.workers[0],) * workers)
 
 
-def sooner(job: Recommender, other: Callable[[], Iterator[Phase]], sampled: bool = True) -> float:
+def sooner(job: Recommender, other: Iterator[Phase]) -> float:
     """Return the per cent by which DLRover ends sooner than another way."""
-    return _saved(
-        completion_s(job.model, other()), completion_s(job.model, by_dlrover(job, sampled))
-    )
-
-
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the least, the median and the largest."""
-    return min(values), median(values), max(values)
+    return _saved(completion_s(job.model, other), completion_s(job.model, by_dlrover(job)))

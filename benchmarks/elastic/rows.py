@@ -136,7 +136,7 @@ def _workers() -> Row:
 
 def _stragglers() -> list[Row]:
     saved = [dl.worker_straggler(job) for job in (WIDE_DEEP, X_DEEP_FM)]
-    slow = [dl.spread(dl.server_straggler(job)) for job in (WIDE_DEEP, X_DEEP_FM)]
+    slow = [dl.server_straggler(job) for job in (WIDE_DEEP, X_DEEP_FM)]
     return [
         Row(
             "a worker at 25 % CPU: time saved (W&D, xDeepFM)",
@@ -149,29 +149,29 @@ def _stragglers() -> list[Row]:
         Row(
             "a PS at 25 % CPU: time saved (W&D, xDeepFM)",
             "42 %, 25 %",
-            ", ".join(f"{least:.0f} to {most:.0f} %" for least, _, most in slow),
+            ", ".join(f"{min(each):.0f} to {max(each):.0f} %" for each in slow),
             "±3 points",
             "each PS in turn; replaced after 60 s, in effect 120 s later. A PS at 4 CPUs limits "
             "both jobs far more in the model than was published",
             all(
-                least - 3 <= told <= most + 3
-                for (least, _, most), told in zip(slow, (42, 25), strict=True)
+                min(each) - 3 <= told <= max(each) + 3
+                for each, told in zip(slow, (42, 25), strict=True)
             ),
         ),
     ]
 
 
 def _ways() -> list[Row]:
-    auto = dl.sooner(WIDE_DEEP, lambda: dl.by_auto_scaling(WIDE_DEEP, *AUTO_START, 4))
-    optimus = dl.sooner(WIDE_DEEP, lambda: dl.by_optimus(WIDE_DEEP, *AUTO_START, (2, 4)))
+    auto = dl.sooner(WIDE_DEEP, dl.by_auto_scaling(WIDE_DEEP, *AUTO_START, 4))
+    optimus = dl.sooner(WIDE_DEEP, dl.by_optimus(WIDE_DEEP, *AUTO_START, (2, 4)))
     wide = [
-        dl.sooner(WIDE_DEEP, lambda: dl.by_auto_scaling(WIDE_DEEP, 4, 4, 4)),
-        dl.sooner(WIDE_DEEP, lambda: dl.by_optimus(WIDE_DEEP, 4, 4, (2, 4))),
+        dl.sooner(WIDE_DEEP, dl.by_auto_scaling(WIDE_DEEP, 4, 4, 4)),
+        dl.sooner(WIDE_DEEP, dl.by_optimus(WIDE_DEEP, 4, 4, (2, 4))),
     ]
-    x_auto = dl.sooner(X_DEEP_FM, lambda: dl.by_auto_scaling(X_DEEP_FM, 1, 1, 1))
-    x_optimus = dl.sooner(X_DEEP_FM, lambda: dl.by_optimus(X_DEEP_FM, 1, 1, (1, 1)))
+    x_auto = dl.sooner(X_DEEP_FM, dl.by_auto_scaling(X_DEEP_FM, 1, 1, 1))
+    x_optimus = dl.sooner(X_DEEP_FM, dl.by_optimus(X_DEEP_FM, 1, 1, (1, 1)))
     starts = {
-        servers: dl.sooner(WIDE_DEEP, lambda n=servers: dl.by_auto_scaling(WIDE_DEEP, n, 1, 4))
+        servers: dl.sooner(WIDE_DEEP, dl.by_auto_scaling(WIDE_DEEP, servers, 1, 4))
         for servers in STARTS
     }
     return [

@@ -42,12 +42,11 @@ one, six jobs, in the median of the seeds."""
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """One job alone: its best speed and its completion time, by way, and its changes."""
+    """One job alone: its best speed and its completion time, by way."""
 
     network: Network
     speeds: Mapping[str, float]
     completion_s: Mapping[str, float]
-    changes: Mapping[str, int]
 
     def faster(self, beside: str) -> float:
         """Return by how many per cent NEARCHUS' best speed is higher."""
@@ -78,7 +77,6 @@ def alone(
                 network,
                 {name: max(each.speeds) for name, each in played.items()},
                 {name: each.completion_s for name, each in played.items()},
-                {name: each.changes for name, each in played.items()},
             )
         )
     return found
@@ -98,12 +96,11 @@ def trace(cluster: Cluster, seed: int, count: int = COUNT) -> list[TrainingJob]:
 
 @dataclass(frozen=True, slots=True)
 class Forty:
-    """The jobs of a trace by one way: mean hours, the longest queue, and changes of a job."""
+    """The jobs of a trace by one way: mean hours, and the longest queue."""
 
     queued_h: float
     run_h: float
     longest: int
-    changes: float
 
     @property
     def completion_h(self) -> float:
@@ -117,7 +114,6 @@ def forty(cluster: Cluster, way: str, seed: int, count: int = COUNT) -> Forty:
         fmean(each.queued_s for each in played) / 3600,
         fmean(each.ended_s - each.begun_s for each in played) / 3600,
         _longest(played),
-        fmean(each.changes for each in played),
     )
 
 

@@ -21,12 +21,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from radrm.published.servers.layout import Layout
 from radrm.simulated.training import Rates, TaskAt, divided
 
 BEND = 16.0
 """The exponent of soft minima: sharp, as a job that uses 95 % of its CPUs is NEARCHUS' aim."""
 SHARING = 0.585
 """The power with which idle CPUs of a server fall with its workers: log2((64 - 37) / (64 - 46))."""
+
+
+def tasks_of(layout: Layout, servers: int | None = None) -> tuple[TaskAt, ...]:
+    """Return the tasks of a layout, dealt out to so many servers in turn; None: each has one of its
+    own. Parameter servers come first."""
+    counted = [("ps", n, cpus) for n, cpus in enumerate(layout.servers)]
+    counted += [("worker", n, cpus) for n, cpus in enumerate(layout.workers)]
+    return tuple(
+        TaskAt(role, n, cpus, f"{role}{n}" if servers is None else f"server{at % servers}")
+        for at, (role, n, cpus) in enumerate(counted)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""FlowCon's published experiments: `python -m benchmarks.flowcon [--seeds 12] [--stdout]`.
+"""FlowCon's published experiments: `python -m benchmarks.flowcon [--seeds 12]`.
 
-Writes the section on FlowCon of docs/lab/reproduction-flowcon-specon.md. `--real` runs three NumPy
+Prints the section on FlowCon of docs/lab/reproduction-flowcon-specon.md. `--real` runs three NumPy
 jobs under one CPU quota of this server instead, and prints what they took (root, control groups).
 """
 
@@ -17,17 +17,11 @@ from benchmarks.flowcon.rows import (
     many_jobs,
     three_jobs,
 )
-from benchmarks.sections import put_section
-from tests.paths import REPOSITORY
-
-PAGE = REPOSITORY / "docs" / "lab" / "reproduction-flowcon-specon.md"
-TITLE = "FlowCon and SpeCon beside their published figures"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--stdout", action="store_true", help="print the section, write nothing")
     parser.add_argument("--real", action="store_true", help="run jobs on this server's CPUs")
     parser.add_argument("--scale", type=float, default=0.5, help="--real: parts of the work")
     options = parser.parse_args()
@@ -39,12 +33,7 @@ def main() -> None:
     seeds = range(options.seeds)
     few, many = three_jobs(seeds), five_jobs(seeds) + many_jobs(seeds)
     beside = Beside(contended_makespans(seeds), first_parts()[0], last_whole(0.05, 30.0))
-    text = section(few, many, beside, options.seeds)
-    if options.stdout:
-        print(text)
-    else:
-        put_section(PAGE, "flowcon", text, TITLE)
-        print(f"{PAGE}: written")
+    print(section(few, many, beside, options.seeds))
 
 
 if __name__ == "__main__":

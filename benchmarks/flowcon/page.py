@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.flowcon.jobs import Compared
 from benchmarks.flowcon.rows import CONTENTION, Row
+from benchmarks.markdown import table
 
 _HEAD = """## FlowCon
 
@@ -18,11 +19,10 @@ in per cent of equal shares, with the same jobs.
 
 MNIST-TF, the last of three jobs (section 6.1.3):
 
-| α, interval | published | letter | model | letter by lot | growth | growth by lot |
-|---|---|---|---|---|---|---|
+{few}
 """
 
-_NOTE = """
+_NOTE = """\
 **What growth adds**: the difference from the control. What the control keeps is the share that any
 new job gets. The work of the three jobs is fitted to equal sharing (84.7 s for MNIST-TF, 394.0 s
 in all); nothing is fitted to FlowCon. The published makespans fall by 1 to 5 %; the letter's by
@@ -34,11 +34,10 @@ evaluation, which no formula gives. If it counts as all growth, the model's MNIS
 Each cell below: jobs that end sooner, makespan; the largest gain and the largest loss of a job of
 a run. All are means over runs; the published figures are of one.
 
-| experiment | published | letter | letter by lot | growth | growth by lot | completion |
-|---|---|---|---|---|---|---|
+{many}
 """
 
-_END = """
+_END = """\
 Loss curves are not published. The work of the five jobs follows from what section 6.1.4 says of
 equal sharing; only when two of them come is drawn. That of 10 and 15 jobs is not published: it is
 drawn from eight models and scaled to the published makespan of equal sharing. LSTM-CFC uses 19 % of
@@ -56,6 +55,8 @@ cent of equal shares (VAE 398 s, MNIST-P 245 s, MNIST-TF 90 s):
 | letter | -0.1 | -6.1 | -39.4 | -6.9 |
 """
 
+_WAYS = ("letter by lot", "growth", "growth by lot")
+
 
 @dataclass(frozen=True, slots=True)
 class Beside:
@@ -69,7 +70,7 @@ class Beside:
 
 def section(few: Sequence[Row], many: Sequence[Row], beside: Beside, seeds: int) -> str:
     """Return the section's text."""
-    lines = [_HEAD.format(seeds=seeds)]
+    lines = []
     for row in few:
         assert row.apart is not None
         least, most = row.apart
@@ -80,15 +81,20 @@ def section(few: Sequence[Row], many: Sequence[Row], beside: Beside, seeds: int)
             f"{least:.1f} to {most:.1f}",
             *(f"{each.last:.1f}" for each in (row.letter_lot, row.ours, row.ours_lot)),
         ]
-        lines.append(f"| {' | '.join(cells)} |\n")
+        lines.append(cells)
+    heads = ("α, interval", "published", "letter", "model", *_WAYS)
+    head = _HEAD.format(seeds=seeds, few="\n".join(table(heads, lines)))
     fall = max(abs(min(0.0, row.letter.makespan)) for row in few)
-    lines.append(_NOTE.format(vae=beside.vae, whole=beside.whole, fall=fall))
+    lines = []
     for row in many:
         found = (row.letter, row.letter_lot, row.ours, row.ours_lot, row.completion)
-        lines.append(f"| {row.name} | {row.published} | {' | '.join(map(_cell, found))} |\n")
-    shown = ", ".join(f"{each:.1f}" for each in beside.makespans)
-    lines.append(_END.format(contention=CONTENTION, makespans=shown))
-    return "".join(lines)
+        lines.append([row.name, row.published, *map(_cell, found)])
+    heads = ("experiment", "published", "letter", *_WAYS, "completion")
+    note = _NOTE.format(
+        vae=beside.vae, whole=beside.whole, fall=fall, many="\n".join(table(heads, lines))
+    )
+    makespans = ", ".join(f"{each:.1f}" for each in beside.makespans)
+    return "\n".join([head, note, _END.format(contention=CONTENTION, makespans=makespans)])
 
 
 def _cell(found: Compared | None) -> str:

@@ -1,29 +1,24 @@
 """The worst estimates of Figures 5.11 to 5.13 beside ours, for the published jobs on one GPU.
 
-    python -m benchmarks.gpumemnet.extremes [--stdout]
+    python -m benchmarks.gpumemnet.extremes
 
-It writes the section `extremes` of docs/lab/gpumemnet.md, or prints it. The thesis's estimates are
-those of the prototype's job files; what its text says of gpt2_large, on two GPUs, they do not have.
-Ours are GPUMemNet's with the shipped weights, which have seen TIMM's measurements of the same
-models.
+It prints the section `extremes` of docs/lab/gpumemnet.md. The thesis's estimates are those of the
+prototype's job files; what its text says of gpt2_large, on two GPUs, they do not have. Ours are
+GPUMemNet's with the shipped weights, which have seen TIMM's measurements of the same models.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
+from benchmarks import markdown
 from benchmarks.gpumemnet.data import SHARED, modelled
 from benchmarks.gpumemnet.scores import LARGEST_MEASURED_MIB
 from benchmarks.gpumemnet.train import STEPS_OF_8_GB
-from benchmarks.sections import put_section
 from radrm.estimators.gpumemnet.estimator import bucket_edge_mib
 from radrm.estimators.gpumemnet.features import Family, features_of
 from radrm.estimators.summaries.read import read_summary
 from radrm.jobfile.radfile import JobFile, read_job_file
-from tests.paths import REPOSITORY
-
-PAGE = REPOSITORY / "docs" / "lab" / "gpumemnet.md"
 
 _FAILED_MIB = 1e6
 """A figure beyond any GPU: the estimator gave none."""
@@ -64,10 +59,7 @@ def main() -> None:
         "GPUMemNet, published": {name: job.gpumemnet for name, job in measured.items()},
         "GPUMemNet, ours": {name: ours(job) for name, job in measured.items()},
     }
-    lines = [
-        "| GiB above the measured memory | jobs | below | furthest below | furthest above |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for estimator, told in figures.items():
         off = {
             f"{name}, {measured[name].options.batch_size}": (mib - (measured[name].measured or 0))
@@ -77,24 +69,18 @@ def main() -> None:
         }
         least, most = min(off, key=lambda n: off[n]), max(off, key=lambda n: off[n])
         below = sum(each < 0 for each in off.values())
-        lines.append(
-            f"| {estimator} | {len(off)} | {below} | {least}: {off[least]:+.1f} |"
-            f" {most}: {off[most]:+.1f} |"
-        )
+        ends = (f"{name}: {off[name]:+.1f}" for name in (least, most))
+        rows.append((estimator, str(len(off)), str(below), *ends))
     cnns, transformers = map(near_edges, (Family.CNN, Family.TRANSFORMER))
     large = jobs(2)["gpt2_large_2"]
     measured_mib, named_mib = large.measured or 0, ours(large) or 0
-    lines += [
-        "",
-        f"Of the random CNNs {cnns:.0%}, of the transformers {transformers:.0%} lie within 5 % of "
-        f"a bucket's edge. GPT-2 large, on two GPUs: measured {measured_mib:,.0f} MiB, ours "
-        f"{named_mib:,.0f}.",
-    ]
-    text = "\n".join(lines)
-    if "--stdout" in sys.argv[1:]:
-        print(text)
-    else:
-        put_section(PAGE, "extremes", text, "")
+    heads = ("GiB above the measured memory", "jobs", "below", "furthest below", "furthest above")
+    print(*markdown.table(heads, rows), sep="\n")
+    print(
+        f"\nOf the random CNNs {cnns:.0%}, of the transformers {transformers:.0%} lie within 5 % "
+        f"of a bucket's edge. GPT-2 large, on two GPUs: measured {measured_mib:,.0f} MiB, ours "
+        f"{named_mib:,.0f}."
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks import markdown
 from benchmarks.gpumemnet.data import SHARED, Row
 from benchmarks.gpumemnet.fit import bucket_of
 from radrm.estimators.gpumemnet.estimator import Ensemble
@@ -140,24 +141,21 @@ def document(sections: Mapping[str, Sequence[Line]]) -> str:
     lines = [
         "# GPUMemNet: accuracy",
         "",
-        "Written by `python -m benchmarks.gpumemnet.train` ([tests](gpumemnet.md#tests)): tables "
+        "Made by `python -m benchmarks.gpumemnet.train` ([tests](gpumemnet.md#tests)): tables "
         "5.3, 5.5 and 5.7 of\nthe thesis. CNNs and transformers have buckets of 8 GB. Recall "
         "equals accuracy. Commonest: the accuracy of always\nnaming the commonest bucket. Under: "
         "the share of answers below the true bucket.",
         "",
-        "| | rows | accuracy | precision | F1 | commonest | under |",
-        "|---|---|---|---|---|---|---|",
     ]
+    rows: list[tuple[str, ...]] = []
     for title, ours in sections.items():
-        lines += [
-            f"| {line.name} | {line.rows} | {line.accuracy:.4f} | {line.precision:.4f} |"
-            f" {line.f1:.4f} | {line.common:.4f} | {line.under:.4f} |"
-            for line in ours
-        ]
-        lines += [
-            f"| {name} | | {accuracy:.4f} | {precision:.4f} | {f1:.4f} | | |"
-            for name, accuracy, precision, f1 in THESIS[title]
-        ]
+        for line in ours:
+            parts = (line.accuracy, line.precision, line.f1, line.common, line.under)
+            rows.append((line.name, str(line.rows), *(f"{part:.4f}" for part in parts)))
+        for name, *figures in THESIS[title]:
+            rows.append((name, "", *(f"{figure:.4f}" for figure in figures), "", ""))
+    heads = ("", "rows", "accuracy", "precision", "F1", "commonest", "under")
+    lines += markdown.table(heads, rows)
     missed = [
         f"{line.name} ({line.accuracy:.3f}; thesis {published:.4f})"
         for title, ours in sections.items()

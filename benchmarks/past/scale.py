@@ -15,10 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 
-import psutil
-
 from benchmarks.past.overview import DAYS, fill
-from benchmarks.real import fresh_home
+from benchmarks.real import daemon_cpu_s, fresh_home
 from benchmarks.table import Row, shown
 from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.store import Store
@@ -67,20 +65,14 @@ def _start(home: DaemonHome) -> tuple[float, float]:
         home.stop()
     began_s = time.perf_counter()
     home.start()
-    return _cpu_s(home), time.perf_counter() - began_s
+    return daemon_cpu_s(home), time.perf_counter() - began_s
 
 
 def _used(home: DaemonHome, act: Callable[[], object]) -> tuple[float, float]:
     """CPU and elapsed seconds of a command."""
-    before_s, began_s = _cpu_s(home) + _children_s(), time.perf_counter()
+    before_s, began_s = daemon_cpu_s(home) + _children_s(), time.perf_counter()
     act()
-    return _cpu_s(home) + _children_s() - before_s, time.perf_counter() - began_s
-
-
-def _cpu_s(home: DaemonHome) -> float:
-    assert home.process is not None
-    used = psutil.Process(home.process.pid).cpu_times()
-    return used.user + used.system
+    return daemon_cpu_s(home) + _children_s() - before_s, time.perf_counter() - began_s
 
 
 def _children_s() -> float:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
-from benchmarks.table import Row, p95_ms
+from benchmarks.table import Row, p95_ms, shown
 from radrm.config import RetentionConfig
 from radrm.core.records import ArrayElement, Instant
 from radrm.core.words import JobState
@@ -125,5 +125,4 @@ def measure(
 
 if __name__ == "__main__":
     chosen = time.thread_time if sys.argv[3:] == ["cpu"] else time.monotonic
-    for each in measure(*map(int, sys.argv[1:3]), clock=chosen):
-        print(f"{each.what}: {each.measured:.1f} {each.unit}   {each.detail}")
+    sys.exit(shown(measure(*map(int, sys.argv[1:3]), clock=chosen)))

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-import psutil
-
 from benchmarks.launch import printed_times
-from benchmarks.real import occupy, running_daemon, submit
+from benchmarks.real import daemon_cpu_s, occupy, running_daemon, submit, waiting
 from benchmarks.table import Row, median_ms, p95_ms, shown
 from radrm.client.connection import Client
 from radrm.errors import RadrmError
@@ -54,13 +52,13 @@ def measure(jobs: int = 20_000, connections: int = 50, starts: int = 40) -> list
         # Known run times, so that the daemon plays the line forward for the expected starts.
         occupy(home, duration="1h")
         submit(home, ("true",), jobs, gpus="2", duration="10m")
-        wait_until(lambda: _waiting(home) >= jobs, "all to be taken in", patience_s=_PATIENCE_S)
+        wait_until(lambda: waiting(home) >= jobs, "all to be taken in", patience_s=_PATIENCE_S)
         for how, spread_s in {"in turn": EVERY_S, "all at once": 0.0}.items():
             alone = _starts(home, starts)
             with _watched(home, jobs, connections, spread_s) as seen:
-                cpu_s, began = _cpu_s(home), time.monotonic()
+                cpu_s, began = daemon_cpu_s(home), time.monotonic()
                 gaps = _starts(home, starts)
-                share = (_cpu_s(home) - cpu_s) / (time.monotonic() - began)
+                share = (daemon_cpu_s(home) - cpu_s) / (time.monotonic() - began)
             rows += _rows(f"{connections} pages a second, {how}", seen, share, gaps, alone)
         home.ask("cancel", state="pending")
     return rows
@@ -81,16 +79,6 @@ def _rows(
         Row(f"{what}: p95", late, LIMIT_MS, "ms", of_all),
         Row("end to next start, beside without pages", slower, MOST_SLOWER, "x", beside),
     )
-
-
-def _waiting(home: DaemonHome) -> int:
-    return int(home.ask("page", limit=1)["counts"].get("PENDING", 0))
-
-
-def _cpu_s(home: DaemonHome) -> float:
-    assert home.process is not None
-    used = psutil.Process(home.process.pid).cpu_times()
-    return used.user + used.system
 
 
 def _starts(home: DaemonHome, jobs: int) -> list[float]:

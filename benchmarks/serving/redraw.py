@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.table import Row, median_ms, p95_ms
+from benchmarks.table import Row, median_ms, p95_ms, shown
 from radrm.top.app import Top
 from radrm.top.source import Question, Source
 from tests.cli.fakes import Script, gpu, job, page
@@ -49,9 +49,9 @@ async def _draw(jobs: int, pictures: int, size: tuple[int, int]) -> tuple[list[f
         await app.workers.wait_for_complete()
         for number in range(pictures):
             question = Question(first=number)
-            shown = source.ask(question)
+            answer_to = source.ask(question)
             began = time.process_time()
-            app._show(question, shown)
+            app._show(question, answer_to)
             await pilot.pause()
             now = time.process_time()
             drawn.append(now - began)
@@ -62,10 +62,7 @@ async def _draw(jobs: int, pictures: int, size: tuple[int, int]) -> tuple[list[f
 
 
 def main() -> int:
-    rows = measure()
-    for row in rows:
-        print(f"{row.what}: {row.measured:.1f} {row.unit} (limit {row.limit:.0f}, {row.detail})")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(measure())
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.real import occupy, running_daemon, submit
-from benchmarks.table import Row, median_ms, p95_ms, shown
+from benchmarks.real import cpu_s, occupy, running_daemon, submit, waiting
+from benchmarks.table import Row, median_ms, p95_ms, percentile, shown
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -51,11 +51,11 @@ def measure(
     with running_daemon(devices=GPUS) as home, served(home) as (url, server):
         occupy(home, GPUS, duration="1h")
         tickets, _ = submit(home, ("true",), jobs, gpus="2", duration="10m")
-        wait_until(lambda: _waiting(home) >= jobs, "all to be taken in", patience_s=_PATIENCE_S)
+        wait_until(lambda: waiting(home) >= jobs, "all to be taken in", patience_s=_PATIENCE_S)
         changed = tickets[len(tickets) // 2]
-        used_s = _cpu_s(server)
+        used_s = cpu_s(server)
         times = _scrapes(home, url, changed, scrapes, fresh_s)
-        used_s = (_cpu_s(server) - used_s) / scrapes
+        used_s = (cpu_s(server) - used_s) / scrapes
         alone, beside = _Decided(), _Decided()
         with looked_at(home, url, every_look) as pause:
             for _ in range(rounds):
@@ -74,14 +74,8 @@ def measure(
     ]
 
 
-def p99(values: list[float]) -> float:
-    """The 99th percentile; of few values, the largest."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
-
-
 def _shown(seconds: list[float]) -> str:
-    return f"median {median(seconds) * 1e3:.1f} ms, p99 {p99(seconds) * 1e3:.1f} ms"
+    return f"median {median(seconds) * 1e3:.1f} ms, p99 {percentile(seconds, 0.99) * 1e3:.1f} ms"
 
 
 class _Decided:
@@ -107,15 +101,6 @@ class _Decided:
                 return low + (bound - low) * (wanted - seen) / count
             seen, low = seen + count, bound
         return low
-
-
-def _waiting(home: DaemonHome) -> int:
-    return int(home.ask("page", limit=1)["counts"].get("PENDING", 0))
-
-
-def _cpu_s(pid: int) -> float:
-    used = psutil.Process(pid).cpu_times()
-    return used.user + used.system
 
 
 def _fetch(url: str) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+from benchmarks import markdown
 from benchmarks.simulation.published import BY_LOT, Row
 from radrm.lab.simulator.metrics import Spread
 
@@ -103,7 +104,7 @@ def claims_table(found: Mapping[tuple[str, str], Mapping[str, Spread]], seeds: i
         assert of.mean is not None
         return of.mean
 
-    lines = ["| the thesis says | here | less, more |", "|---|---|---:|"]
+    rows = []
     for claim in CLAIMS:
         named, unit, digits = UNITS[claim.figure]
         less = max((found[claim.trace, row][claim.figure] for row in claim.less), key=mean)
@@ -113,5 +114,5 @@ def claims_table(found: Mapping[tuple[str, str], Mapping[str, Spread]], seeds: i
             for each in (less, more)
         )
         says = f"{claim.section} {claim.says}"
-        lines.append(f"| {says} | {verdict(less, more, seeds)} | {low}, {high} {named} |")
-    return lines
+        rows.append((says, verdict(less, more, seeds), f"{low}, {high} {named}"))
+    return markdown.table(("the thesis says", "here", "less, more"), rows, right=(2,))

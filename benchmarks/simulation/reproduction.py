@@ -1,8 +1,8 @@
 """The published tables next to the simulator's: `python -m benchmarks.simulation.reproduction`.
 
-Writes docs/lab/reproduction.md. Needs the traces, the solo profile and no GPU:
+Prints docs/lab/reproduction.md. Needs the traces, the solo profile and no GPU:
 
-    python -m benchmarks.simulation.reproduction [--data FOLDER] [--seeds 12] [--stdout]
+    python -m benchmarks.simulation.reproduction [--data FOLDER] [--seeds 12]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import markdown
 from benchmarks.simulation.calibration import Placed, observed, placed
 from benchmarks.simulation.claims import EXTRA_ROWS, claims_table
 from benchmarks.simulation.published import (
@@ -34,9 +35,8 @@ from radrm.lab.simulator.bounds import bounds, nominal
 from radrm.lab.simulator.metrics import Spread
 from radrm.lab.simulator.scenario import Fidelity, Life
 from radrm.simulated.spec import parse
-from tests.paths import REPOSITORY, SHARED_DATA
+from tests.paths import SHARED_DATA
 
-PAGE = REPOSITORY / "docs" / "lab" / "reproduction.md"
 OOM_WITHIN = 2.0
 HEAVY_WITHIN = 0.03
 TIMES_WITHIN = 0.1
@@ -187,32 +187,32 @@ def page(found: Found, seeds: int, data: Path = SHARED_DATA) -> str:
 
 def _controls(found: Found) -> list[str]:
     """One line for each trace with estimates of GPUMemNet, and one with the same by lot."""
-    lines = ["| the published loop | time | OOM | energy |", "|---|" + "---:|" * 3]
+    rows = []
     for each in (*found.published, *found.extras):
         if each.row.estimator in ("gpumemnet", BY_LOT) and "80%" in each.row.what:
             loop = each.loop
             deaths, energy = _pm(loop["oom_count"], 1, 1), _pm(loop["energy_j"], 1e6, 2)
             name = f"{each.row.trace}: {each.row.what}"
-            lines.append(f"| {name} | {each.change(loop):+.1f} | {deaths} | {energy} |")
-    return lines
+            rows.append((name, f"{each.change(loop):+.1f}", deaths, energy))
+    return markdown.table(("the published loop", "time", "OOM", "energy"), rows, range(1, 4))
 
 
 def _own_table(rows: Sequence[Judged]) -> list[str]:
     """One line for each kind of estimates; a cell has both traces."""
-    lines = _header("estimates")
+    lines = []
     for what in dict.fromkeys(each.row.what for each in rows):
         by_trace = {each.row.trace: each for each in rows if each.row.what == what}
         lines.append(_line(what, *(_own_cells(by_trace[trace]) for trace in TRACES)))
-    return lines
+    return _of_both("estimates", lines)
 
 
 def _recovery_table(rows: Sequence[Judged]) -> list[str]:
     """One line for each trace and policy; a cell has both recoveries."""
-    lines = _header("policy, estimates")
+    lines = []
     for trace, what in dict.fromkeys((each.row.trace, each.row.what) for each in rows):
         here = [each for each in rows if (each.row.trace, each.row.what) == (trace, what)]
         lines.append(_line(f"{trace}: {what}", *map(_own_cells, here)))
-    return lines
+    return _of_both("policy, estimates", lines)
 
 
 def _own_cells(each: Judged) -> list[str]:
@@ -229,7 +229,7 @@ def _own_cells(each: Judged) -> list[str]:
 
 def _table(rows: Sequence[Judged]) -> list[str]:
     """One line for each published row; a cell has the prototype's loop and radrm's own."""
-    lines = _header("policy")
+    lines = []
     for each in rows:
         row, loop = each.row, each.loop
         spread = 100 * (loop["makespan_s"].sd or 0.0) / each.baseline_s
@@ -246,17 +246,16 @@ def _table(rows: Sequence[Judged]) -> list[str]:
             energy + _pm(loop["energy_j"], 1e6, 2),
         ]
         lines.append(_line(row.what + (" **!**" if each.misses() else ""), cells, _own_cells(each)))
-    return lines
+    return _of_both("policy", lines)
 
 
-def _header(what: str) -> list[str]:
-    return [f"| {what} | time | wait+exec | OOM | energy |", "|---|" + "---:|" * 4]
+def _of_both(what: str, lines: Sequence[Sequence[str]]) -> list[str]:
+    return markdown.table((what, "time", "wait+exec", "OOM", "energy"), lines, range(1, 5))
 
 
-def _line(what: str, first: Sequence[str], second: Sequence[str]) -> str:
+def _line(what: str, first: Sequence[str], second: Sequence[str]) -> list[str]:
     """A row whose cells hold two values each."""
-    cells = [f"{left}/{right}" for left, right in zip(first, second, strict=True)]
-    return "| " + " | ".join([what, *cells]) + " |"
+    return [what, *(f"{left}/{right}" for left, right in zip(first, second, strict=True))]
 
 
 def _times(of: Mapping[str, Spread]) -> str:
@@ -310,7 +309,7 @@ def _energy(heavy: Mapping[str, Judged], run: Placed) -> str:
     )
 
 
-_HEAD = """<!-- written by `python -m benchmarks.simulation.reproduction`; do not edit -->
+_HEAD = """<!-- made by `python -m benchmarks.simulation.reproduction`; do not edit -->
 # The published tables, reproduced
 
 RAD-RM's thesis (single runs; its bars have no numbers) against the simulator: mean±standard
@@ -391,16 +390,10 @@ def main() -> int:
         "--data", type=Path, default=SHARED_DATA, help="where traces/ and measured/ lie"
     )
     parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--stdout", action="store_true", help="print the page, write nothing")
     args = parser.parse_args()
     if not (args.data / "traces").is_dir():
         sys.exit(f"{args.data}: has no traces/; name the folder that has with --data")
-    text = page(judged(args.seeds, args.data), args.seeds, args.data)
-    if args.stdout:
-        print(text)
-    else:
-        PAGE.write_text(text, encoding="utf-8")
-        print(f"wrote {PAGE}")
+    print(page(judged(args.seeds, args.data), args.seeds, args.data))
     return 0
 
 

@@ -1,7 +1,7 @@
 """What a lab gets with radrm as installed, beside rules that know more: the figures of README.
 
     python -m benchmarks.simulation.shipped [--data FOLDER] [--seeds 6] [--only WORD] [--quick]
-                                            [--part page|goals] [--write | --stdout]
+                                            [--part page|goals]
 
 The setting `shipped`: the configuration file as installed (MPS off: jobs that share a GPU are
 time-sliced), several users, nothing declared, SM activity read as the daemon reads it, and the
@@ -10,8 +10,7 @@ so. Each runs in two worlds: one where sharing costs what radrm believes, and on
 much as the thesis measured (`loss` 1).
 
 --only: the rows or traces with this word. --quick: two seeds. --part: only docs/lab/shipped.md, or
-only the table of goals in docs/policies.md. --write: write them; --stdout: print what would be
-written.
+only the table of goals in docs/policies.md; else both, as runs end, and what is to be reached.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from benchmarks.sections import put_section
+from benchmarks import markdown
 from benchmarks.simulation.flood import OTHERS, flood
 from benchmarks.simulation.labs import LABS, SHORT_S
 from benchmarks.simulation.lucid import lucid_like
@@ -39,7 +37,7 @@ from radrm.lab.simulator.scenario import Known, Scenario, as_configured
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
 from radrm.structs import replace
-from tests.paths import REPOSITORY, SHARED_DATA
+from tests.paths import SHARED_DATA
 
 SERVER = "sim:4xA100-40GB"
 WORLDS: Mapping[str, float | None] = {"own model": None, "pessimistic": 1.0}
@@ -64,8 +62,13 @@ def _exclusive(order: str) -> Config:
 
 LUCID = "Lucid-like (oracle)"
 SHIPPED = "**radrm, shipped**"
+FIFO = "FIFO, exclusive"
+PUBLISHED = 'radrm, `goal = "published"`'
+DECLARED = "radrm, all declared (oracle)"
+OFF = "radrm, ± 50 %"
+BLIND = "radrm, no SM readings"
 ROWS = (
-    Row("FIFO, exclusive", "one job a GPU, in the order of submission", _exclusive("fifo")),
+    Row(FIFO, "one job a GPU, in the order of submission", _exclusive("fifo")),
     Row(
         "shortest first, exclusive (oracle)",
         "one job a GPU; exact durations known",
@@ -78,19 +81,19 @@ ROWS = (
         run=lucid_like,
     ),
     Row(SHIPPED, "as installed; nothing declared"),
-    Row('radrm, `goal = "published"`', "nothing declared", Config(goal="published")),
+    Row(PUBLISHED, "nothing declared", Config(goal="published")),
     Row(
-        "radrm, all declared (oracle)",
+        DECLARED,
         "memory, SM activity and duration exact",
         fields={"estimator": "declared", "known": ALL},
     ),
     Row(
-        "radrm, ± 50 %",
+        OFF,
         "memory declared exactly, SM activity and duration with an error of 50 %",
         fields={"estimator": "declared", "known": HALF},
     ),
     Row(
-        "radrm, no SM readings",
+        BLIND,
         "as installed; no source reads SM activity",
         fields={"smact_read": False},
     ),
@@ -169,8 +172,9 @@ FLOOD = "flood"
 def table(
     title: str, first: str, columns: Sequence[str], cells: Mapping[str, Sequence[str]]
 ) -> str:
-    lines = [f"| {first} | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
-    lines += [f"| {name} | {' | '.join(row)} |" for name, row in cells.items()]
+    lines = markdown.table(
+        (first, *columns), ((name, *row) for name, row in cells.items()), range(1, 99)
+    )
     return "\n".join([title, "", *lines, ""] if title else lines)
 
 
@@ -231,27 +235,21 @@ def targets(found: Found) -> dict[str, list[str]]:
         ),
     )
     line("deaths for each 60 jobs (at most 1)", lambda t: f"{shipped[t].deaths:.1f}")
-    names = list(found)
-    published = next((n for n in names if "published" in n), None)
-    if published is not None:
+    if PUBLISHED in found:
         line(
             'mean completion, of `goal = "published"` (at most 1)',
-            lambda t: f"{shipped[t].mean_min / found[published][t].mean_min:.2f}",
+            lambda t: f"{shipped[t].mean_min / found[PUBLISHED][t].mean_min:.2f}",
         )
-    declared = next((n for n in names if "all declared" in n), None)
-    off = next((n for n in names if "50 %" in n), None)
-    if declared is not None and off is not None:
+    if DECLARED in found and OFF in found:
         line(
             "± 50 %, of all declared exactly (at most 1.05)",
-            lambda t: f"{found[off][t].mean_min / found[declared][t].mean_min:.2f}",
+            lambda t: f"{found[OFF][t].mean_min / found[DECLARED][t].mean_min:.2f}",
         )
-    blind = next((n for n in names if "no SM" in n), None)
-    exclusive = next((n for n in names if n.startswith("FIFO")), None)
-    if blind is not None and exclusive is not None:
+    if BLIND in found and FIFO in found:
 
         def gain(trace: str) -> str:
-            most = found[exclusive][trace].mean_min - shipped[trace].mean_min
-            own = found[exclusive][trace].mean_min - found[blind][trace].mean_min
+            most = found[FIFO][trace].mean_min - shipped[trace].mean_min
+            own = found[FIFO][trace].mean_min - found[BLIND][trace].mean_min
             return f"{own / most:.2f}" if most > 0 else "-"
 
         line("no SM readings: part of the gain over FIFO, exclusive (at least 0.5)", gain)
@@ -309,9 +307,9 @@ def mps_table(runs: Runs) -> str:
 OF_GOALS = {
     '`goal = "sharing"`, the default': SHIPPED,
     **{row.name: row.name for row in GOAL_ROWS},
-    '`goal = "published"`': 'radrm, `goal = "published"`',
-    '`policy = "exclusive"`, `order = "fifo"`': "FIFO, exclusive",
-    "all declared exactly (an oracle)": "radrm, all declared (oracle)",
+    '`goal = "published"`': PUBLISHED,
+    '`policy = "exclusive"`, `order = "fifo"`': FIFO,
+    "all declared exactly (an oracle)": DECLARED,
     "a Lucid-like rule (an oracle)": LUCID,
 }
 """The lines of the table of goals, and the rows that they show."""
@@ -330,15 +328,12 @@ def goals_table(runs: Runs) -> str:
 
 _AIMS = "To reach"
 THESIS = ("heavy60", "mix90")
-PAGE = REPOSITORY / "docs" / "lab" / "shipped.md"
-POLICIES = REPOSITORY / "docs" / "policies.md"
 _HEAD = """# What a lab gets
 
 These are the figures of radrm **as installed**: MPS off (jobs that share a GPU are time-sliced),
 several users, nothing declared, the history of each user's programs as it grows. Rules that know
 more stand beside it and are called oracles. They are simulated; [the limits of the
-model](../simulation.md#limits-of-the-model) hold. `python -m benchmarks.simulation.shipped --write`
-writes this page.
+model](../simulation.md#limits-of-the-model) hold. By `python -m benchmarks.simulation.shipped`.
 
 Each rule runs in two worlds: one where sharing costs what radrm's own model says, and a pessimistic
 one after the thesis's runs on streams.
@@ -368,38 +363,22 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the rows or traces with this word")
     parser.add_argument("--quick", action="store_true", help="two seeds")
     parser.add_argument("--part", choices=("page", "goals"), help="only this one")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="write the pages")
-    what.add_argument("--stdout", action="store_true", help="print what --write would write")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if not (args.data / "traces").is_dir():
         sys.exit(f"{args.data}: has no traces/; name the folder that has with --data")
-    if (args.write or args.stdout) and args.only:
-        sys.exit("--write and --stdout are of all rows; leave out --only")
-    seeds = 2 if args.quick else args.seeds
-    show = (lambda _: None) if args.stdout else partial(print, flush=True)
+    if args.part and args.only:
+        sys.exit("--part is of all rows; leave out --only")
     with ProcessPoolExecutor(args.processes) as pool:
-        runs = Runs(pool, args.data, seeds)
-        if args.part != "goals":
-            text = page(list(_shown(_page_parts(runs, args.only), show)))
-            if args.write:
-                PAGE.write_text(text, encoding="utf-8")
-            elif args.stdout:
-                print(text)
+        runs = Runs(pool, args.data, 2 if args.quick else args.seeds)
+        if args.part == "page":
+            print(page(list(_page_parts(runs, ""))))
+        elif not args.part:
+            for part in _page_parts(runs, args.only):
+                print(part, flush=True)
         if args.part != "page" and not args.only:
-            goals = _goals(runs)
-            if args.write:
-                put_section(POLICIES, "goals", goals, "")
-            else:
-                print(goals)
+            print(_goals(runs))
     return 0
-
-
-def _shown(parts: Iterable[str], show: Callable[[str], None]) -> Iterator[str]:
-    for part in parts:
-        show(part)
-        yield part
 
 
 def _page_parts(runs: Runs, only: str) -> Iterator[str]:

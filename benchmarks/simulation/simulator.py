@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 
-from benchmarks.table import Row
+from benchmarks.table import Row, shown
 from radrm.lab.simulator.engine import simulate
 from radrm.lab.simulator.scenario import Scenario
-from radrm.lab.simulator.servers import simulate_servers
+from radrm.lab.simulator.servers import simulate_lot, simulate_servers
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.simulated.spec import parse
 from tests.paths import REPOSITORY, SHARED_DATA
@@ -143,7 +143,9 @@ def cluster(processes: int) -> list[Row]:
         run = simulate_servers(jobs, setting, CLUSTER_SERVERS)
     else:
         with ProcessPoolExecutor(processes) as pool:
-            run = simulate_servers(jobs, setting, CLUSTER_SERVERS, pool.map)
+            run = simulate_servers(
+                jobs, setting, CLUSTER_SERVERS, lambda lots: pool.map(simulate_lot, lots)
+            )
     took_s = time.monotonic() - begun
     spent = resource.getrusage(resource.RUSAGE_CHILDREN if processes > 1 else resource.RUSAGE_SELF)
     spent_s = spent.ru_utime + spent.ru_stime
@@ -177,11 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = compare()
     else:
         rows = cluster(args.processes) if args.cluster else measure()
-    for row in rows:
-        verdict = "ok" if row.fine else "OVER"
-        shown = f"{row.measured:.3g} {row.unit} (limit {row.limit:g})"
-        print(f"{row.what}: {shown} {verdict} {row.detail}")
-    return 0 if all(row.fine for row in rows) else 1
+    return shown(rows)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.markdown import table
 from benchmarks.specon.farm import METER_S
 from benchmarks.specon.rows import OTHERS, Change, Measured
 
@@ -16,9 +17,7 @@ often: that is ours, chosen for the gains of *20 mixed jobs*. *Letter* is `measu
 *default* is `measure = "relative"`. *By lot* is the control: categories are drawn, and no loss is
 read. Mean, makespan and jobs that end sooner, in per cent of the run without SpeCon, with the same
 jobs.
-
-| experiment | without SpeCon | published | letter | letter by lot | default | default by lot |
-|---|---|---|---|---|---|---|"""
+"""
 
 _FITTED = """
 **What the losses add** is the makespan, by {least:.0f} to {most:.0f} points (letter). The mean
@@ -31,9 +30,7 @@ Fitted, to the runs without SpeCon by the usage of the moment: VAE's 190 s to th
 take 5 s together. Published for the intervals 20, 25 and 30 s: -1.1, -5.2, -8.0.
 
 From other placements, the mean (in brackets: the worst seed) with the default:
-
-| experiment | metered each 60 s | by lot | fewest jobs |
-|---|---|---|---|"""
+"""
 
 
 def section(
@@ -41,29 +38,36 @@ def section(
 ) -> str:
     """Return the section as Markdown."""
     added = [each.letter_lot.makespan - each.letter.makespan for each in measured]
-    lines = [_INTRO.format(seeds=seeds, meter=METER_S), *map(_line, measured)]
-    lines.append(_FITTED.format(least=min(added), most=max(added)))
+    rows = []
     for name in dict.fromkeys(name for name, _ in others):
         found = [others[name, placement] for placement in OTHERS]
-        cells = [f"{each.mean:+.1f} ({each.worst:+.1f})" for each in found]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        rows.append((name, *(f"{each.mean:+.1f} ({each.worst:+.1f})" for each in found)))
+    lines = [
+        _INTRO.format(seeds=seeds, meter=METER_S),
+        *table(_HEADS, map(_line, measured)),
+        _FITTED.format(least=min(added), most=max(added)),
+        *table(("experiment", "metered each 60 s", "by lot", "fewest jobs"), rows),
+    ]
     return "\n".join(lines)
 
 
-def _line(measured: Measured) -> str:
+_HEADS = (
+    *("experiment", "without SpeCon", "published"),
+    *("letter", "letter by lot", "default", "default by lot"),
+)
+
+
+def _line(measured: Measured) -> list[str]:
     row = measured.row
     sooner = "" if row.sooner is None else f", {row.sooner} sooner"
     makespan = "" if row.makespan is None else f", {row.makespan:+.1f}"
-    cells = [
+    ways = (measured.letter, measured.letter_lot, measured.default, measured.default_lot)
+    return [
         row.name,
         f"{measured.mean_s:.0f} s, {measured.makespan_s:.0f} s",
         f"{row.mean:+.1f}{makespan}{sooner}",
-        *map(
-            _changes,
-            (measured.letter, measured.letter_lot, measured.default, measured.default_lot),
-        ),
+        *map(_changes, ways),
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _changes(change: Change) -> str:

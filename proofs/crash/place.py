@@ -23,7 +23,7 @@ from typing import Any
 
 from proofs.crash import KILLED, forker, runner
 from proofs.crash.defects import put_in
-from proofs.crash.synced import TOLD, keep_shadow
+from proofs.crash.synced import TOLD, keep_shadow, keep_store
 from proofs.crash.watcher import (
     BOOT,
     DAEMON,
@@ -46,7 +46,8 @@ from radrm.daemon import main as daemon
 from radrm.errors import DeviceError, RadrmError, Unreachable
 from radrm.host import crossings
 from radrm.host.attempts import forker as forker_process
-from radrm.host.attempts import forking, start_runner
+from radrm.host.attempts import forking
+from radrm.host.attempts import runner as runner_program
 from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.spool import Envelope, Spool
 from tests.paths import REPOSITORY
@@ -97,6 +98,7 @@ class Place:
         self.paths = paths_for(self.environment, os.getuid())
         if power:
             keep_shadow(self.folder)
+            keep_store(self.folder)
         prepare(self.paths, system=False)
         self.pid = 0
         """The daemon's; 0 while none runs."""
@@ -144,7 +146,7 @@ class Place:
         os.environ.update(self.environment)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        start_runner.__file__ = runner.__file__
+        runner_program.__file__ = runner.__file__
         forker_process.__file__ = forker.__file__
         forking.PATIENCE_S = _PATIENCE_S
         crossings.watch(Watcher(self.folder, "daemon"))

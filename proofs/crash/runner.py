@@ -11,17 +11,17 @@ if not __package__:
 from proofs.crash import SHADOW
 from proofs.crash.watcher import DEFECT, Watcher, note_groups, set_boot
 from radrm.host import crossings
-from radrm.host.attempts import start_runner
+from radrm.host.attempts import runner
 
 
 def main(folder: str) -> int:
     _watch(folder)
-    return start_runner.main(folder)
+    return runner.main(folder)
 
 
 def run(folder: str, gated: bool) -> bool | None:
     _watch(folder)
-    return start_runner.run(folder, gated)
+    return runner.run(folder, gated)
 
 
 def _watch(folder: str) -> None:

@@ -4,12 +4,14 @@ Theory of operation. Processes that are watched keep a shadow of the home: at ea
 its content, at each `fsync` of a folder its names. From that, `only_synced` makes the home that the
 strictest disk would show: a name that was not synced is not there, or is still there; a file that
 was not synced is empty or torn. SQLite syncs its files itself: with `synchronous=FULL` they are
-valid at every moment at which no process writes them, so they are copied as they are. The inodes
-of the folder in memory are never used twice, so they name files and folders for ever.
+valid at every moment at which no process writes them, so they are copied as they are; but before a
+transaction that is not synced the store is kept, until one or `Database.sync` syncs that, too. The
+inodes of the folder in memory are never used twice, so they name files and folders for ever.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,8 +19,15 @@ import stat
 
 from proofs.crash import KILLED, SHADOW
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from typing import Any
+
 COPIES, TOLD = "copies", "told"
-_OWN_SYNC = ("store", "checkpoints")
+_STORE = "store"
+_OWN_SYNC = (_STORE, "checkpoints")
 """Folders of SQLite and of jobs, which sync what they write there by themselves."""
 _sync = os.fsync
 
@@ -36,6 +45,42 @@ def keep_shadow(place: str) -> None:
             _note(shadow, fd, path)
 
     os.fsync = noted  # type: ignore[assignment]
+
+
+def keep_store(place: str) -> None:
+    """Have this process, a daemon, keep the store as it is synced."""
+    from radrm.host.storage.database import Database  # runners cannot import it
+
+    kept = os.path.join(place, SHADOW, _STORE)
+    not_synced, sync, execute = Database.not_synced, Database.sync, Database.execute
+    commits_synced = True
+
+    @contextlib.contextmanager
+    def keeping(self: Database) -> Iterator[None]:
+        nonlocal commits_synced
+        if not os.path.exists(kept):
+            draft = f"{kept}.{os.getpid()}"
+            shutil.copytree(os.path.dirname(self.path), draft)
+            os.rename(draft, kept)
+        commits_synced = False
+        try:
+            with not_synced(self):
+                yield
+        finally:
+            commits_synced = True
+
+    def synced(self: Database) -> None:
+        sync(self)
+        shutil.rmtree(kept, ignore_errors=True)
+
+    def executed(self: Database, query: str, arguments: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        found = execute(self, query, arguments)
+        if query == "COMMIT" and commits_synced:
+            shutil.rmtree(kept, ignore_errors=True)
+        return found
+
+    Database.not_synced, Database.sync = keeping, synced  # type: ignore[method-assign]
+    Database.execute = executed  # type: ignore[method-assign]
 
 
 def _note(shadow: str, fd: int, path: str) -> None:
@@ -99,7 +144,9 @@ def _restore(shadow: str, inode: int, target: str, whole: str, torn: int) -> Non
         if name == "run":
             continue
         if name in _OWN_SYNC:
-            shutil.copytree(os.path.join(whole, name), path, symlinks=True)
+            kept = os.path.join(shadow, name)
+            its = kept if os.path.exists(kept) else os.path.join(whole, name)
+            shutil.copytree(its, path, symlinks=True)
             continue
         if stat.S_ISDIR(mode):
             os.mkdir(path, stat.S_IMODE(mode))

@@ -32,7 +32,7 @@ SETTINGS = (
 
 def is_runner(each: Process) -> bool:
     words = each.words
-    return any(w.endswith("start_runner.py") or w.startswith("radrm-runner ") for w in words)
+    return any(w.endswith("attempts/runner.py") or w.startswith("radrm-runner ") for w in words)
 
 
 def is_forker(each: Process) -> bool:

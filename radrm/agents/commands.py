@@ -14,14 +14,11 @@ from pydantic import Field
 from radrm.agents.answers import Commanded, Done, Submitted
 from radrm.agents.bounded import daemon, fitting, name, text, texts
 from radrm.agents.preview import Command, File, Options, Value, raw_of, request_of
-from radrm.client.connection import Client, warned
+from radrm.client.connection import Client, changes_of, warned
 from radrm.client.submitting import check, put
 from radrm.client.text import Document, label
 from radrm.errors import Refused
-from radrm.host.storage.submission import here
 from radrm.jobfile.confirmation import notes_on
-from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.parsing import dated
 
 MOST_JOBS = 100
 References = Annotated[
@@ -87,8 +84,7 @@ def edit_jobs(jobs: References, options: Changes) -> Commanded:
     with daemon() as client:
         me = _me(client)
         _refuse_others(client, jobs, me)
-        if MOMENTS & raw.keys():
-            raw = dated(raw, here(client.ask("ping")["now"]), "options")
+        raw = changes_of(raw, "options", client.ask)
         results = client.ask("edit", jobs=jobs, options=raw, folders=True)
         return _commanded("edit", warned(results, raw))
 

@@ -19,18 +19,18 @@ from radrm.client.estimates import (
     answer,
     config_of,
     estimate_document,
-    known,
     one_shape,
     read,
     to_trace,
     with_history,
 )
-from radrm.client.submitting import check, count_of
+from radrm.client.preview import preview
+from radrm.client.submitting import check
 from radrm.client.text import Document
 from radrm.core.units import show_mib
 from radrm.errors import UsageError
 from radrm.jobfile.command_line import STDIN, SubmitRequest
-from radrm.jobfile.confirmation import notes_on, understood
+from radrm.jobfile.confirmation import understood
 from radrm.jobfile.options import RawOptions
 
 Command = Annotated[
@@ -70,23 +70,20 @@ def preview_submit(command: Command = None, file: File = None, options: Options 
 
 
 def _preview(client: Client, request: SubmitRequest, found: Document) -> Preview:
-    job_file = found["job_file"]
-    asked = job_file.options
-    gpus = asked.least_gpus
-    estimate = known(job_file, found["envelope"], client) if gpus else None
-    upper = None if estimate is None else int(max(estimate.upper, estimate.value))
-    said = understood(asked, job_file.raw)
+    job_file, document = found["job_file"], preview(found, client)
+    gpus, upper = document["gpus"], document["estimate_upper_mib"]
+    said = understood(job_file.options, job_file.raw)
     return Preview(
-        name=name(found["name"]),
+        name=name(document["name"]),
         error=None,
         understood=text(f"{gpus} GPU{'' if gpus == 1 else 's'}{said}"),
-        notes=texts(notes_on(job_file)),
+        notes=texts(document["notes"]),
         options=cleaned(job_file.raw),
-        jobs=count_of(job_file) or 1,
-        estimate_mib=None if estimate is None else int(estimate.value),
+        jobs=document["elements"],
+        estimate_mib=document["estimate_mib"],
         estimate_upper_mib=upper,
-        estimate_source=None if estimate is None else text(estimate.source),
-        could_start=_fit(client, gpus, asked.gpu_memory_mib or upper),
+        estimate_source=maybe(document["estimate_source"]),
+        could_start=_fit(client, gpus, document["gpu_memory_mib"] or upper),
         command=maybe(_command(request), 2000),
     )
 

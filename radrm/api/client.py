@@ -4,10 +4,6 @@ Theory of operation. A client has one connection, which carries one request at a
 restarts is found again by the next request. `wait`, `events` and `follow_logs` survive its absence
 once it has answered; all others raise `Unreachable`. A submission is on disk before `submit`
 returns, also without a daemon.
-
-`LogFollower` copies a log from inside its own loop. So it runs in a thread, which hands over
-pieces through a short queue: a slow reader slows it down, and nothing piles up. It ends when the
-iterator is closed or dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from queue import Full, Queue
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from radrm.api.options import raw_options
@@ -38,17 +33,15 @@ from radrm.api.records import (
 from radrm.client import submitting
 from radrm.client.awaiting import wait_for
 from radrm.client.connection import Client as Connection
-from radrm.client.connection import batches, every_job
+from radrm.client.connection import batches, changes_of, every_job
 from radrm.client.follow import LogFollower, Patient, changes
 from radrm.client.preview import preview
 from radrm.client.tail import Tail, owner_of
 from radrm.errors import Refused, UsageError, plain
 from radrm.host.storage.paths import paths_for
-from radrm.host.storage.submission import here
-from radrm.jobfile.command_line import STDIN, SubmitRequest, check_edit
+from radrm.jobfile.command_line import STDIN, SubmitRequest
 from radrm.jobfile.confirmation import notes_on
-from radrm.jobfile.options import MOMENTS, RawOptions
-from radrm.jobfile.parsing import dated
+from radrm.jobfile.options import RawOptions
 from radrm.jobfile.values import shown
 
 if TYPE_CHECKING:
@@ -56,69 +49,24 @@ if TYPE_CHECKING:
 
     from radrm.api.option_types import JobOptions
 
-_PIECES = 16
-"""Pieces of 64 KiB that wait for the reader at most."""
-_LOOK_S = 0.2
-
 log = logging.getLogger("radrm")
-
-
-class _Closed(BaseException):
-    """The reader has closed the iterator."""
 
 
 def follow(
     connection: Connection, job: str, stream: str, attempt: int | None, lines: int | None
 ) -> Iterator[str]:
     """Yield a job's log until the job ends, or `attempt` of it. Raises `RadrmError`."""
-    pieces: Queue[bytes | BaseException | None] = Queue(_PIECES)
-    closed = threading.Event()
-    work = (connection, job, stream, attempt, lines, pieces, closed)
-    thread = threading.Thread(target=_copy, args=work, name="radrm logs", daemon=True)
-    thread.start()
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    try:
-        while (piece := pieces.get()) is not None:
-            if isinstance(piece, BaseException):
-                raise piece
-            if text := decode(piece):
-                yield text
-        if rest := decode(b"", final=True):
-            yield rest
-    finally:
-        closed.set()
-
-
-def _copy(
-    connection: Connection,
-    job: str,
-    stream: str,
-    attempt: int | None,
-    lines: int | None,
-    pieces: Queue[bytes | BaseException | None],
-    closed: threading.Event,
-) -> None:
-    """Put the log into the queue, and after it None, or the error that ended it."""
-
-    def pause(seconds: float) -> None:
-        if closed.wait(seconds):
-            raise _Closed
-
-    def put(piece: bytes | BaseException | None) -> None:
-        while True:
-            with contextlib.suppress(Full):
-                return pieces.put(piece, timeout=_LOOK_S)
-            pause(0)
-
-    try:
-        ask = Patient(connection, log.info, pause).ask
-        LogFollower(ask, job, {stream: put}, log.info, pause).follow(attempt, lines)
-        put(None)
-    except _Closed:
-        pass
-    except Exception as error:  # it is raised where the log is read
-        with contextlib.suppress(_Closed):
-            put(error)
+    pieces: list[bytes] = []
+    ask = Patient(connection, log.info, time.sleep).ask
+    follower = LogFollower(ask, job, {stream: pieces.append}, log.info)
+    for seconds in follower.steps(attempt, lines):
+        if text := decode(b"".join(pieces)):
+            yield text
+        pieces.clear()
+        time.sleep(seconds)
+    if rest := decode(b"", final=True):
+        yield rest
 
 
 Stream = Literal["stdout", "stderr"]
@@ -420,11 +368,7 @@ class Client:
 
     def _changes(self, options: JobOptions, where: str) -> RawOptions:
         """Return options that change jobs as a request has them. Raises `UsageError`."""
-        raw = raw_options(options, where)
-        check_edit(raw, where)
-        if MOMENTS & raw.keys():
-            raw = dated(raw, here(self.connection.ask("ping")["now"]), where)
-        return raw
+        return changes_of(raw_options(options, where), where, self.connection.ask)
 
     def _command(
         self,

@@ -3,6 +3,7 @@
 The files, in the order in which they may import one another:
     guide        the pages of the guide
     listing      every command with its line of help
+    help         the help of a command
     parameters   the parameters that several commands have
     listening    the address of --listen
     toml_text    write TOML that people read
@@ -12,6 +13,5 @@ The files, in the order in which they may import one another:
     results      the results of commands about jobs and devices
     dry_run      what `submit --dry-run` shows
     commands     the commands (a folder)
-    help         the help of a command
     main         the entry points
 """

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from radrm.cli.listing import commands, function_of, module_of, of_group, parameters_of
 from radrm.jobfile.arguments import TEXTS, UNDESCRIBED
+from radrm.jobfile.options import FIRST, FIXED, LIVE, OF_ARRAYS, SHOWN, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,27 +15,63 @@ if TYPE_CHECKING:
 
     from radrm.jobfile.arguments import Parameter
 
-_LINE = 78
-_MOST = 26
+_LINE = 80
+_MOST = 30
 """Columns of an option; a longer one moves its text to the next line."""
+_WITHOUT = {"submit": frozenset[str](), "run": OF_ARRAYS, "edit": FIXED}
+"""Commands whose help has the options of jobs, all but these."""
+_FIRST_FLAGS = frozenset({"--wait", "--dry-run", "--pty"})
 
 
-def help_of(name: str) -> str:
-    """Return the help of a command, or of a group of commands. A command whose options are those of
-    the table of jobs has a function for it, as `edit_help`."""
+def help_of(name: str, whole: bool = False) -> str:
+    """Return the help of a command, or of a group of commands. `whole`: with all options of jobs,
+    in groups, where the usual help has the first of them."""
     if its := of_group(name):
         return _text_of_group(name, its)
-    if (own := getattr(module_of(name), f"{name}_help", None)) is not None:
-        return f"{own()}\n"
     parameters = [each for each in parameters_of(name) if each.kind not in UNDESCRIBED]
-    arguments = [each for each in parameters if each.is_argument]
-    lines = [" ".join([f"Usage: radrm {name} [OPTIONS]", *map(_usage, arguments)])]
-    lines += ["", *_told(function_of(name).__doc__ or "")]
+    arguments = [each for each in parameters if each.is_argument and each.help]
+    usage = "\n       ".join(usage_of(name))
+    lines = [f"Usage: {usage}", "", *_told(function_of(name).__doc__ or "")]
     if arguments:
         lines += ["", "Arguments:", *_rows((each.metavar, _about(each)) for each in arguments)]
-    options = [(_option(each), _about(each)) for each in parameters if each.flags]
-    lines += ["", "Options:", *_rows([*options, ("-h, --help", "Show this text.")])]
+    own = [(_option(each), _about(each)) for each in parameters if each.flags]
+    first = [row for row in own if row[0] in _FIRST_FLAGS]
+    of_jobs = options_of(name)
+    if name == "edit":
+        rows = [(f"{' *'[LIVE in each.marks]}{each.usage}", meaning_of(each)) for each in of_jobs]
+        lines += ["", "Options:", *_rows([*rows, *((f" {left}", text) for left, text in own)])]
+    elif not of_jobs:
+        lines += ["", "Options:", *_rows([*own, ("-h, --help", "Show this text.")])]
+    elif not whole:
+        rows = [(each.usage, meaning_of(each)) for each in of_jobs if FIRST in each.marks]
+        lines += ["", "Options:", *_rows([*rows, *first])]
+        lines += ["", f"All options, in groups: radrm {name} --help-all"]
+    else:
+        for group in dict.fromkeys(each.group for each in of_jobs):
+            its_rows = [(e.usage, meaning_of(e)) for e in of_jobs if e.group == group]
+            lines += ["", f"{group}:", *_rows(its_rows)]
+        lines += ["", "The command:", *_rows(own)]
     return "\n".join(lines) + "\n"
+
+
+def usage_of(name: str) -> tuple[str, ...]:
+    """Return the lines of a command's usage: its own (as `SUBMIT_USAGE`), or of its parameters."""
+    own: tuple[str, ...] | None = getattr(module_of(name), f"{name.upper()}_USAGE", None)
+    if own is not None:
+        return own
+    arguments = [_usage(each) for each in parameters_of(name) if each.is_argument]
+    return (" ".join([f"radrm {name} [OPTIONS]", *arguments]),)
+
+
+def options_of(name: str) -> list[Option]:
+    """Return the options of jobs that the help of a command has."""
+    without = _WITHOUT.get(name)
+    return [] if without is None else [each for each in SHOWN if each.name not in without]
+
+
+def meaning_of(option: Option) -> str:
+    """Return an option's help, with what is to be known of its values."""
+    return option.help + (" (repeatable)" if option.repeatable else "")
 
 
 def _text_of_group(name: str, its: Iterable[str]) -> str:

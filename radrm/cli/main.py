@@ -45,9 +45,9 @@ def _command() -> int:
 def answer(words: list[str]) -> int:
     """Carry out the words behind `radrm`. Returns the exit code. Raises `RadrmError`."""
     if words[:1] == ["submit"]:
-        from radrm.cli.commands.submit import run
+        from radrm.cli.commands.submit import submit
 
-        return run(words[1:])
+        return submit(words[1:])
     if words[:1] == ["run"]:
         from radrm.cli.commands.run import run
 

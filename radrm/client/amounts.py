@@ -35,7 +35,8 @@ def clock(epoch_s: float, now: float) -> str:
     """A time near now in few words: `18:00`, `tomorrow 9:00`, `fri 9:00`; else with its date."""
     then, today = time.localtime(epoch_s), time.localtime(now)
     of_day = f"{then.tm_hour}:{then.tm_min:02}"
-    days = _day(then) - _day(today)
+    noon, noon_today = (time.mktime((*each[:3], 12, 0, 0, 0, 0, -1)) for each in (then, today))
+    days = round((noon - noon_today) / _DAY_S)
     if days == 0:
         return of_day
     if days == 1:
@@ -46,13 +47,7 @@ def clock(epoch_s: float, now: float) -> str:
 
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-
-def _day(date: time.struct_time) -> int:
-    """A number of a local date: those of successive days differ by 1."""
-    years, months = date.tm_year - (date.tm_mon < 3), (date.tm_mon + 9) % 12
-    leap = years // 4 - years // 100 + years // 400
-    return 365 * years + leap + (153 * months + 2) // 5 + date.tm_mday
+_DAY_S = 86_400
 
 
 def span(seconds: float) -> str:

@@ -214,6 +214,21 @@ def command_jobs(command: str, jobs: Sequence[str], **words: Any) -> list[Docume
     return warned(results, words["options"]) if "options" in words else results
 
 
+def changes_of(raw: RawOptions, where: str, ask: Ask) -> RawOptions:
+    """Return options that change jobs, with absolute moments: by the daemon's clock, which may run
+    faster with simulated GPUs. Raises `UsageError` for what no edit can change."""
+    from radrm.jobfile.command_line import check_edit
+    from radrm.jobfile.options import MOMENTS
+
+    check_edit(raw, where)
+    if not MOMENTS & raw.keys():
+        return raw
+    from radrm.host.storage.submission import here
+    from radrm.jobfile.parsing import dated
+
+    return dated(raw, here(ask("ping")["now"]), where)
+
+
 def warned(results: list[Document], options: RawOptions) -> list[Document]:
     """Return the results of an edit with `folders`, with warnings of folders that are not there."""
     from radrm.host.mistakes import look_over_edit  # only changed options need it

@@ -154,11 +154,11 @@ def _with_size(request: TraceRequest, size: int) -> TraceRequest | None:
     if program.script is not None:
         script = with_batch_size(program.script, size)
         if script is not None and script != program.script:
-            return replace(request, program=Program(**{**program.as_dict(), "script": script}))
+            return replace(request, program=program.but(script=script))
     words = _sized(program.words or (), size)
     if words is None:
         return None
-    return replace(request, program=Program(**{**program.as_dict(), "words": words}))
+    return replace(request, program=program.but(words=words))
 
 
 def _sized(words: Sequence[str], size: int) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ from radrm.errors import Refused, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from typing import Any
 
     from radrm.client.connection import Ask, Client
@@ -151,10 +151,25 @@ class AttemptLogs:
 
     def skip_to_last(self, lines: int) -> None:
         """Begin with the last `lines` lines of each present file."""
-        self._tails = [each for each in self._tails if self._read(each[0].skip_to_last, lines)]
+        for tail, _ in list(self._tails):
+            try:
+                tail.skip_to_last(lines)
+            except Refused as error:
+                self._leave_out(tail, error)
 
     def copy_new(self) -> None:
-        self._tails = [each for each in self._tails if self._read(each[0].copy_new, each[1])]
+        for _ in self.copying():
+            pass
+
+    def copying(self) -> Iterator[None]:
+        """Copy what is new; yield after each piece."""
+        for tail, write in list(self._tails):
+            try:
+                for piece in tail.pieces():
+                    write(piece)
+                    yield
+            except Refused as error:
+                self._leave_out(tail, error)
 
     @property
     def missing(self) -> list[str]:
@@ -170,16 +185,12 @@ class AttemptLogs:
         for tail, _ in self._opened:
             tail.close()
 
-    def _read(self, read: Callable[[Any], object], argument: object) -> bool:
-        """Call a reading method of a log; False if it cannot be read. Raises `Refused`."""
-        try:
-            read(argument)
-        except Refused as error:
-            if not self._patient:
-                raise
-            self._say(str(error))
-            return False
-        return True
+    def _leave_out(self, tail: Tail, error: Refused) -> None:
+        """Read a log no more that cannot be read. Raises its error unless `patient`."""
+        if not self._patient:
+            raise error
+        self._say(str(error))
+        self._tails = [each for each in self._tails if each[0] is not tail]
 
 
 class LogFollower:
@@ -202,21 +213,33 @@ class LogFollower:
         self._reference, self._patient, self._begins = reference, patient, begins
 
     def follow(self, attempt: int | None, lines: int | None) -> Document:
-        """Follow to the end of the job, or of `attempt`. Returns the job's last document.
+        """Follow to the end of the job, or of `attempt`. Returns the job's last document. Raises as
+        `steps`."""
+        steps = self.steps(attempt, lines)
+        while True:
+            try:
+                if seconds := next(steps):
+                    self._pause(seconds)
+            except StopIteration as end:
+                job: Document = end.value
+                return job
+
+    def steps(self, attempt: int | None, lines: int | None) -> Generator[float, None, Document]:
+        """The same in steps: yield how long to pause; 0 after a piece of a log.
 
         `lines` limits how much of the existing log is shown. Raises `Refused` if the job ends
         without the attempt.
         """
         job = self._job()
         number = attempt or max(1, job["attempts"])
-        job = self._started(number)
+        job = yield from self._started(number)
         if number > 1 and attempt is None:
             self._say(f"attempt {number}; the first one: radrm logs {label(job)} --attempt 1")
         while True:
-            self._follow_attempt(number, lines)
+            yield from self._follow_attempt(number, lines)
             if attempt is not None:
                 return self._job()
-            job = self._next(number)
+            job = yield from self._next(number)
             if job["attempts"] <= number:
                 return job
             number, lines = number + 1, None
@@ -227,7 +250,7 @@ class LogFollower:
         document: Document = job
         return document
 
-    def _started(self, number: int) -> Document:
+    def _started(self, number: int) -> Generator[float, None, Document]:
         """Wait for this attempt. Returns the job."""
         told_user = False
         while (job := self._job())["attempts"] < number:
@@ -235,26 +258,22 @@ class LogFollower:
                 what = "it started" if number == 1 else f"it had an attempt {number}"
                 raise Refused(f"job {label(job)} ended before {what} ({_end(job)})")
             if not told_user:
-                reason = (job["reason"] or "").rstrip(".")
-                why = f": {reason}" if reason else ""
-                self._say(f"job {label(job)} is {job['state']}{why}; waiting for its start")
+                self._say(f"job {label(job)} is {_state(job)}; waiting for its start")
                 told_user = True
-            self._pause(ASK_S)
+            yield ASK_S
         return job
 
-    def _next(self, number: int) -> Document:
+    def _next(self, number: int) -> Generator[float, None, Document]:
         """Wait for an attempt after `number`, or the job's end. Returns the job."""
         told_user = False
         while (job := self._job())["attempts"] <= number and job["state"] not in FINAL:
             if not told_user and job["state"] in WAITING:
-                reason = (job["reason"] or "").rstrip(".")
-                why = f": {reason}" if reason else ""
-                self._say(f"attempt {number} has ended, the job is {job['state']}{why}")
+                self._say(f"attempt {number} has ended, the job is {_state(job)}")
                 told_user = True
-            self._pause(ASK_S)
+            yield ASK_S
         return job
 
-    def _follow_attempt(self, number: int, lines: int | None) -> None:
+    def _follow_attempt(self, number: int, lines: int | None) -> Iterator[float]:
         asked, place = time.monotonic(), self._place(number)
         logs = AttemptLogs(place, self._outputs, self._say, self._patient, self._begins)
         try:
@@ -262,12 +281,12 @@ class LogFollower:
                 logs.skip_to_last(lines)
             while True:
                 # Read after the answer: if that said the attempt had ended, the log is complete.
-                logs.copy_new()
+                yield from (0.0 for _ in logs.copying())
                 if not place["live"]:
                     if logs.missing and not logs.found:
                         self._say(f"attempt {number} left no log {' or '.join(logs.missing)}")
                     return
-                self._pause(LOOK_S)
+                yield LOOK_S
                 if time.monotonic() - asked >= ASK_S:
                     asked, place = time.monotonic(), self._place(number)
         finally:
@@ -435,6 +454,11 @@ class _Prefixed(AttemptLogs):
                 write(self._line(bytes(rest)))
             rest.clear()
         super().close()
+
+
+def _state(job: Document) -> str:
+    """As `PENDING: GPU memory: needs 38G`, without the point of a sentence."""
+    return _end(job).rstrip(".")
 
 
 def _end(job: Document) -> str:

@@ -19,7 +19,7 @@ from radrm.errors import Refused, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from radrm.client.text import Document
 
@@ -85,13 +85,19 @@ class Tail:
             self._at = max(self._at, os.fstat(self._fd).st_size - most)
 
     def copy_new(self, write: Write) -> bool:
-        """Copy everything new, in pieces of 64 KiB. False while there is no file.
+        """Copy everything new. False while there is no file. Raises as `pieces`."""
+        for piece in self.pieces():
+            write(piece)
+        return self.found
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield everything new, in pieces of 64 KiB.
 
         It ends at the size that the file has at the call, so that a fast writer cannot keep it
         here. Raises `Refused` for a file that cannot be read.
         """
         if not self._opened():
-            return False
+            return
         assert self._fd is not None
         found = os.fstat(self._fd)
         if found.st_size < self._at:
@@ -105,12 +111,11 @@ class Tail:
             if not data:
                 break
             self._at += len(data)
-            write(data)
+            yield data
         if self._replaced(found):
             self._notice(f"{self.path} was replaced; the new one:")
             self.close()
-            return self.copy_new(write)
-        return True
+            yield from self.pieces()
 
     def _opened(self) -> bool:
         if self._fd is None:

@@ -5,11 +5,11 @@ The files, in the order in which they may import one another:
     devices      the GPUs, simulated or real, with their clock and MPS
     serving      the socket: connections, requests in turn, answers as bytes (a folder)
     progress     convert what jobs report into events
+    launches     what a launch gets: amounts and logs
     views        what clients name and are shown (a folder)
     steps        who runs attempts inside the jobs of another resource manager
     intake       from the spool to jobs (a folder)
     checkpoints  the folder of each job for its checkpoints
-    launches     what a launch gets: amounts and logs
     slurm_variables  Slurm's variables in jobs that were submitted as Slurm's
     launching    plan a launch: environment and limits
     watching     a thread that submits the `.rad` files of watched folders

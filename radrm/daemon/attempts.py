@@ -121,6 +121,9 @@ class Attempts:
                 continue
             if self._store.has_attempt(serial):
                 self._forget(serial)
+            elif self._launcher.is_of_earlier_boot(serial):
+                # Its launch was not on disk when the server went down, so its job never began.
+                self._launcher.forget(serial)
             else:
                 where = f"the folder of attempt {serial}"
                 log.warning("%s is not of this store and is left: its job may run on", where)

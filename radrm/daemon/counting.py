@@ -119,8 +119,7 @@ class Counts:
                     count = found.count(state)
                     states[state.value] += count
                     left -= count
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         self._unfinished = version, states
         return states
 

@@ -11,6 +11,12 @@ are read: the launch that follows from the readings is saved with it, before a c
 (`save_ends`). A kill meanwhile leaves what one before the look at the record leaves. A start that
 is saved alone is not synced: with it or without, the attempt is lost after a power failure.
 
+A launch that follows from an end is committed, then its runner gets its orders, and the disk syncs
+the decision while that prepares the job (`Unsaved.syncs_later`). A kill finds the decision in the
+file. The job begins only when it is synced (`Store.sync`), and so does all else that follows: a
+power failure before that leaves the state before the decision, and the folder of an attempt that
+the store does not have, which never began.
+
 Launches wait until the requests of the round are answered (`launch`): what was submitted is saved,
 and a client need not wait until it has started. Any other action about such an attempt has the
 launches come first. What ended attempts have left is cleared when there is time (`clear`): no job
@@ -33,7 +39,7 @@ import logging
 from collections.abc import Callable, Iterable
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -55,6 +61,8 @@ from radrm.host.storage.submitted import Edits, Submission
 
 log = logging.getLogger("radrm")
 
+T = TypeVar("T")
+
 RETRY_S = 5.0
 """Real seconds between two tries to write a store that cannot be written."""
 START_S, END_S = 0.05, 0.02
@@ -71,6 +79,9 @@ CLEARED_AT_ONCE = 8
 """Records of one turn of the loop: one takes a millisecond."""
 MOST_REFUSED = 256
 """So many kinds of refused proposals are logged."""
+
+
+_OF_THE_HOST = {ev.AttemptStarted, ev.AttemptEnded, ev.ReadingsTaken}
 
 
 class Unsaved(Struct):
@@ -98,6 +109,14 @@ class Unsaved(Struct):
         if ev.AttemptEnded in kinds:
             return END_S if actions == {act.TakeReadings} else 0.0
         return 0.0 if actions else START_S
+
+    @property
+    def syncs_later(self) -> bool:
+        """Whether launches go first that nobody's question waits for: the disk syncs meanwhile."""
+        kinds = {type(event) for event in self.events}
+        if self.submissions or self.edits or not kinds <= _OF_THE_HOST:
+            return False
+        return any(isinstance(a, act.Launch) for each in self.decisions for a in each.actions)
 
     def add(self, later: Unsaved) -> None:
         """Let what was decided later be saved together with this."""
@@ -232,6 +251,9 @@ class Decisions:
                 return False
             saved, self._unsaved = self._unsaved, None
             self._waiting_due_s, self._end_waits = inf, False
+            launched = saved.syncs_later
+            if launched:
+                self._launch_first(saved)
             self.counts.note(saved.events, saved.decisions, saved.took_s)
             if saved.logged:
                 self._events.insert(0, self._effects.delayed())
@@ -240,10 +262,18 @@ class Decisions:
                     self._ended += ended
                     self._busy_s = monotonic()
                 for action in decision.actions:
-                    self._act(action)
+                    if not (launched and isinstance(action, act.Launch)):
+                        self._act(action)
             self._runs += saved.runs
             self._step()
         return True
+
+    def _launch_first(self, saved: Unsaved) -> None:
+        """Carry out the launches of a decision, and sync it: nothing else may come before that."""
+        actions = [action for decision in saved.decisions for action in decision.actions]
+        self._launches += [each for each in actions if isinstance(each, act.Launch)]
+        self._begin_launches()
+        self._or_broken(self._store.sync)
 
     def _act(self, action: act.Action) -> None:
         """Carry out an action, or note a launch. Readings have begun before it was saved."""
@@ -302,7 +332,8 @@ class Decisions:
         began_s = self.counts.tick()
         try:
             its = waiting.decisions, waiting.submissions, waiting.edits, waiting.runs
-            self._store.save(*its, synced=waiting.may_wait_s != START_S)
+            synced = waiting.may_wait_s != START_S and not waiting.syncs_later
+            self._store.save(*its, synced=synced)
         except HomeLost:
             self.broken = True
             raise
@@ -347,7 +378,7 @@ class Decisions:
         """Carry out a launch that has waited; see `Effects.go_on`, and `carry_out`."""
         return self._or_broken(lambda: self._effects.go_on(waited))
 
-    def _or_broken(self, act: Callable[[], list[ev.Event]]) -> list[ev.Event]:
+    def _or_broken(self, act: Callable[[], T]) -> T:
         try:
             return act()
         except Exception:

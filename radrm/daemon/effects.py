@@ -25,7 +25,7 @@ from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.words import Collocation, Resizing
 from radrm.daemon.capping import Capping
 from radrm.daemon.elastic import Resizes, placement_text, shares_text
-from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launches import cpus_of, devices_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import plan_launch, task_environments
 from radrm.daemon.mps import Stops
 from radrm.daemon.parts import Parts
@@ -79,7 +79,6 @@ class Effects:
         self._launcher, self._site = parts.attempts.launcher, parts.attempts.site
         self._steps = parts.attempts.steps
         self._estimation, self._planning = parts.estimates.estimation, parts.estimates.planning
-        self._resizes = resizes
         self._stops = stops
         self._read_soon = read_soon
         self._post = post
@@ -94,7 +93,7 @@ class Effects:
             act.Kill: self._kill,
             act.SendSignal: self._send_signal,
             act.TakeCheckpoint: self._take_checkpoint,
-            act.Resize: self._resize,
+            act.Resize: resizes.begin,
             act.ApplyShares: self._apply_shares,
             act.RaiseCaps: self.capping.raise_caps,
             act.EstimateJob: self._estimate,
@@ -156,20 +155,13 @@ class Effects:
 
     def learned(self, runs: Sequence[Run]) -> list[ev.Event]:
         """Return what the runs of ended attempts, now stored, show of the jobs that wait."""
+        waiting = self._scheduler.snapshot.first(WAITING)
         try:
-            found = self._estimation.again(runs, self._scheduler.snapshot.first(WAITING))
+            found = self._estimation.again(runs, waiting, self._clock.now())
         except RadrmError as error:
             log.warning("waiting jobs keep their predictions: %s", error)
             return []
-        if not found:
-            return []
-        return [
-            ev.PredictionsReady(
-                at=self._clock.now(),
-                estimates=tuple((each.job_id, each.estimates) for each in found),
-                profiles=tuple((each.job_id, each.profile) for each in found),
-            )
-        ]
+        return [] if found is None else [found]
 
     def _is_over(self, action: act.Action) -> bool:
         """True if the job or attempt of the action has ended since the decision."""
@@ -220,15 +212,21 @@ class Effects:
         if self._waits_for_server(action, job):
             return
         submission = self._store.submissions.of_job(action.job_id)
-        devices = self._devices(action.placement.devices)
-        site.checkpoints.make(job, submission.uid, submission.gid)
-        progress = site.reports.open(job, action.serial)
+        devices = devices_of(self._scheduler.snapshot, action.placement.devices)
+        progress = site.reports.place(action.serial)
         plan = plan_launch(action, job, submission, devices, site, progress)
         plan = self.capping.with_caps(plan, action)
-        if job.spec.resizing is Resizing.LIVE:
-            self._make_folder(action, job, submission, devices)
+
+        def ready() -> None:
+            """What takes time, and only the job needs."""
+            site.checkpoints.make(job, submission.uid, submission.gid)
+            site.reports.open(job, action.serial)
+            if job.spec.resizing is Resizing.LIVE:
+                self._make_folder(action, job, submission, devices)
+            self._store.sync()
+
         crossed("launch planned")
-        self._launcher.launch(plan)
+        self._launcher.launch(plan, ready)
         if _is_told(job.setbacks + 1):
             log.info(
                 "job %s (%s) starts on %s, %s",
@@ -276,9 +274,6 @@ class Effects:
             self._post(ev.ActionFailed(at=self._clock.now(), action=action, reason=why))
 
         self._launcher.ask(self._attempt(action).serial, wanted.number, fail)
-
-    def _resize(self, action: act.Resize) -> ev.Event | None:
-        return self._resizes.begin(action)
 
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
         """Change the CPU cap and weight, and the limit of host memory, which only grows.
@@ -335,12 +330,3 @@ class Effects:
         if attempt is None:
             raise RadrmError(f"job {action.job_id} has no live attempt")
         return attempt
-
-    def _devices(self, uuids: Iterable[str]) -> list[Device]:
-        """The devices of a placement, in its order."""
-        now = self._scheduler.snapshot
-        found = [(uuid, now.device(uuid)) for uuid in uuids]
-        missing = [uuid for uuid, seen in found if seen is None]
-        if missing:
-            raise RadrmError(f"device {missing[0]} is not known any more")
-        return [seen.device for _, seen in found if seen is not None]

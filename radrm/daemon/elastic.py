@@ -43,9 +43,9 @@ from msgspec import Struct
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.lifecycle.memory import cap_of
-from radrm.core.records import Attempt, Caps, Device, Exit, Instant, Job, Placement, Share
+from radrm.core.records import Attempt, Caps, Exit, Instant, Job, Placement, Share, by_task
 from radrm.core.words import ActionKind, Resizing
-from radrm.daemon.launches import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.launches import cpus_of, devices_of, memory_of, most_memory_of, weight_of
 from radrm.daemon.launching import cpus_near, task_environments
 from radrm.daemon.parts import Parts
 from radrm.errors import RadrmError, Refused
@@ -106,14 +106,6 @@ def shares_text(shares: Iterable[Share]) -> str:
         for (role, number), each in by_task(shares).items()
     ]
     return encode({"tasks": tasks})
-
-
-def by_task(shares: Iterable[Share]) -> dict[tuple[str, int], list[Share]]:
-    """Return the shares of each task, by role and number."""
-    found: dict[tuple[str, int], list[Share]] = {}
-    for share in shares:
-        found.setdefault((share.role, share.task), []).append(share)
-    return found
 
 
 def exits_of(attempt: Attempt, ended: Ended) -> tuple[Exit, ...]:
@@ -248,7 +240,7 @@ class Resizes:
         site, target = self._site, action.target
         submission = self._store.submissions.of_job(job.id)
         cap_mib = cap_of(job, target, self._caps(action))
-        devices = self._devices(target)
+        devices = devices_of(self._scheduler.snapshot, target.devices)
         return placement_text(
             target,
             action.generation,
@@ -261,13 +253,6 @@ class Resizes:
     def _caps(self, action: act.Resize) -> Caps:
         attempt = self._scheduler.snapshot.live_attempt(action.job_id, action.serial)
         return attempt.caps if attempt is not None else ()
-
-    def _devices(self, target: Placement) -> list[Device]:
-        found = [self._scheduler.snapshot.device(uuid) for uuid in target.devices]
-        missing = [u for u, seen in zip(target.devices, found, strict=True) if seen is None]
-        if missing:
-            raise RadrmError(f"device {missing[0]} is not known any more")
-        return [seen.device for seen in found if seen is not None]
 
     # ------------------------------------------------------------- watch
 
@@ -439,7 +424,8 @@ class Resizes:
         """The CPUs near the GPUs of a placement, to which `radrun` binds its tasks; None: all."""
         try:
             options = self._store.submissions.of_job(job.id).job_file().options
-            cpus = cpus_near(placement.shares, self._devices(placement), options, self._site)
+            devices = devices_of(self._scheduler.snapshot, placement.devices)
+            cpus = cpus_near(placement.shares, devices, options, self._site)
         except RadrmError:
             return None  # a device is gone, so its tasks are stopped anyway
         return None if cpus is None else listed(cpus)

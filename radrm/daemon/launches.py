@@ -1,33 +1,46 @@
-"""What a launch gets: amounts for its limits, and its logs."""
+"""What a launch gets: its devices, amounts for its limits, and its logs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 
-from radrm.core.records import Job, Share
+from radrm.core.records import Device, Job, Share, by_task
+from radrm.core.snapshot import Snapshot
+from radrm.errors import RadrmError
 from radrm.jobfile.options import Options
+
+
+def devices_of(snapshot: Snapshot, uuids: Iterable[str]) -> list[Device]:
+    """The devices of a placement, in its order. Raises `RadrmError` for one that is gone."""
+    found = []
+    for uuid in uuids:
+        seen = snapshot.device(uuid)
+        if seen is None:
+            raise RadrmError(f"device {uuid} is not known any more")
+        found.append(seen.device)
+    return found
 
 
 def cpus_of(shares: Iterable[Share]) -> float | None:
     """The CPUs of all tasks together; None if a task has no cap."""
-    caps = {(share.role, share.task): share.cpus for share in shares}
-    known = [cpus for cpus in caps.values() if cpus is not None]
+    caps = [its[0].cpus for its in by_task(shares).values()]
+    known = [cpus for cpus in caps if cpus is not None]
     return sum(known) if known and len(known) == len(caps) else None
 
 
 def weight_of(shares: Iterable[Share]) -> float | None:
     """The CPU weight of all tasks together; None if no task has one."""
-    weights = {(share.role, share.task): share.cpu_weight for share in shares}
-    if set(weights.values()) <= {None}:
+    weights = [its[0].cpu_weight for its in by_task(shares).values()]
+    if set(weights) <= {None}:
         return None
-    return sum(1.0 if weight is None else weight for weight in weights.values())
+    return sum(1.0 if weight is None else weight for weight in weights)
 
 
 def memory_of(job: Job, shares: Iterable[Share]) -> int | None:
     """The host memory of all tasks of a job together; None if a task has no limit."""
-    limits = {(share.role, share.task): share.memory_mib for share in shares}
-    known = [mib for mib in limits.values() if mib is not None]
+    limits = [its[0].memory_mib for its in by_task(shares).values()]
+    known = [mib for mib in limits if mib is not None]
     # The first task books the whole job's memory, if that has a range.
     whole = job.spec.memory_range_mib is not None or len(known) == len(limits)
     return sum(known) if known and whole else None

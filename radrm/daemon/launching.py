@@ -21,7 +21,7 @@ from radrm import wings
 from radrm.config import Config
 from radrm.core.actions import Launch
 from radrm.core.lifecycle.memory import told_mib
-from radrm.core.records import Device, Job, Placement, Share
+from radrm.core.records import Device, Job, Placement, Share, by_task
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.launches import cpus_of, log_paths, memory_of, most_memory_of, weight_of
@@ -120,16 +120,17 @@ def plan_launch(
     `progress` is the path of the attempt's progress socket, "" without one.
     """
     envelope, job_file = submission.envelope, submission.job_file()
-    options = job_file.options
+    options, shares = job_file.options, action.placement.shares
+    given = Given(job, action.placement, action.cap_mib, options, devices, site)
     cwd = os.path.join(envelope.cwd, options.chdir or "")
     as_slurm = envelope.environment.get(MARK) == "1"
     stdout, stderr = log_paths(job, action.number, options, cwd, as_slurm)
-    environment = job_environment(action, job, envelope, options, devices, site, progress, cwd)
+    environment = given.environment(action, envelope, progress, cwd)
     if options.snapshot is not None:  # the logs stay outside
         cwd = os.path.join(cwd, options.snapshot)
     ours = job.outer is None  # Slurm limits the processes of its steps
     rules = site.isolation.rules(devices) if ours else None
-    access = _access(action.placement, action.placement.devices, site)
+    access = given.access(action.placement.devices)
     program = job_file.program()
     login = login_shell(job_file.interpreter_words()) if COMMANDS in environment else None
     return LaunchPlan(
@@ -152,26 +153,20 @@ def plan_launch(
         token=secrets.token_hex(16),
         grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,
-        cpus=cpus_of(action.placement.shares) if job.outer is None else None,
-        memory_mib=memory_of(job, action.placement.shares) if job.outer is None else None,
-        memory_most_mib=most_memory_of(job) if job.outer is None else None,
-        cpu_weight=weight_of(action.placement.shares) if job.outer is None else None,
+        cpus=cpus_of(shares) if ours else None,
+        memory_mib=memory_of(job, shares) if ours else None,
+        memory_most_mib=most_memory_of(job) if ours else None,
+        cpu_weight=weight_of(shares) if ours else None,
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
         silent_s=options.silent_limit_s,
-        cpu_list=cpus_near(action.placement.shares, devices, options, site) if ours else None,
+        cpu_list=cpus_near(shares, devices, options, site) if ours else None,
         binds_tasks=job.spec.resizing is Resizing.LIVE,
         waits_for_all=options.background == "wait",
         prepare=None if rules is None else partial(bpf.attach, rules=rules),
         ends_clients=access.ends_clients if access is not None else None,
         step=None if job.outer is None else Identity(*job.outer.step),
     )
-
-
-def _access(placement: Placement, uuids: Sequence[str], site: Site) -> Access | None:
-    """What the job needs to be an MPS client on these devices; None: it is none."""
-    client = placement.collocation is Collocation.MPS
-    return site.mps.access(uuids) if site.mps is not None and client and uuids else None
 
 
 def cpus_near(
@@ -182,74 +177,120 @@ def cpus_near(
     return near(devices, scope, cpus_of(shares), os.sched_getaffinity(0))
 
 
-def job_environment(
-    action: Launch,
-    job: Job,
-    envelope: Envelope,
-    options: Options,
-    devices: Sequence[Device],
-    site: Site,
-    progress: str,
-    folder: str,
-) -> dict[str, str]:
-    """The environment of one attempt. `devices` are those of its placement, in order.
+class Given(Struct, frozen=True):
+    """What a job is given: a placement with `devices`, in its order, each capped at `cap_mib`."""
 
-    `folder`: the one in which it runs, or would run without `--snapshot`.
-    """
-    submitted = envelope.environment
-    environment = {k: v for k, v in submitted.items() if k not in _OF_THE_SUBMITTER}
-    added = named_in(environment, SUBMITTED_WITH) if SUBMITTED_WITH in environment else {}
-    environment.pop(SUBMITTED_WITH, None)
-    placement = action.placement
-    defaults = _thread_variables(placement.shares)
-    if action.shared:
-        defaults |= _SHARING_VARIABLES
-    own = {name: value for name, value in defaults.items() if name not in environment}
-    own |= {
-        **site.extra,
-        **_device_variables(
-            placement,
-            placement.shares,
-            devices,
-            job,
-            action.cap_mib,
-            options,
-            site,
-            job.spec.resizing is Resizing.LIVE,
-        ),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "RADRM_JOB_ID": str(job.id),
-        "RADRM_JOB_NAME": job.spec.name,
-        "RADRM_ATTEMPT": str(action.number),
-        **_array_variables(job, submitted),
-        "RADRM_CHECKPOINT_DIR": site.checkpoints.of(job),
-        "RADRM_PROGRESS": progress,
-        "RADRM_REPORT_PY": _REPORT_PY,
-        "RADRM_SUBMIT_DIR": os.path.normpath(folder),
-        "MASTER_PORT": str(free_port()),
-    }
-    if envelope.file is not None and not envelope.file.startswith(("/proc/", "/dev/")):
-        own["RADRM_SCRIPT"] = envelope.file
-    if job.spec.checkpoint.kind is not CheckpointKind.NONE:
-        own["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
-    if job.spec.resizing is Resizing.LIVE:
-        own[FOLDER_VARIABLE] = site.elastic.of(action.serial)
-        own["RADRM_ELASTIC_PY"] = _ELASTIC_PY
-    if environment.get(MARK) == "1":
-        own |= _as_slurm(action, job, submitted, options, devices, site)
-    chosen = dict(options.env)
-    if action.shared:
-        own |= _xla_fraction(environment | own | chosen, placement.shares, devices)
-    environment |= own | chosen
-    parameters = {k: v for k, v in chosen.items() if k.startswith(PARAM_VARIABLE)}
-    rest = {k: v for k, v in (added | own).items() if k not in chosen}
-    environment[SET] = list_of(rest | parameters)
-    # At the end, so that no other program or module is found there first.
-    as_slurm = environment.get(MARK) == "1" and job.outer is None  # there are Slurm's own
-    path = _with_slurm(environment.get("PATH") or os.defpath, as_slurm)
-    environment["PATH"] = _with_last(path, _folder_of_programs())
-    environment["PYTHONPATH"] = _with_last(environment.get("PYTHONPATH", ""), _IN_JOBS)
-    return environment
+    job: Job
+    placement: Placement
+    cap_mib: int | None
+    options: Options
+    devices: Sequence[Device]
+    site: Site
+
+    def access(self, uuids: Sequence[str]) -> Access | None:
+        """What the job needs to be an MPS client on these devices; None: it is none."""
+        mps, client = self.site.mps, self.placement.collocation is Collocation.MPS
+        return mps.access(uuids) if mps is not None and client and uuids else None
+
+    def environment(
+        self, action: Launch, envelope: Envelope, progress: str, folder: str
+    ) -> dict[str, str]:
+        """The environment of one attempt.
+
+        `folder`: the one in which it runs, or would run without `--snapshot`.
+        """
+        job, site, shares = self.job, self.site, self.placement.shares
+        submitted, live = envelope.environment, job.spec.resizing is Resizing.LIVE
+        environment = {k: v for k, v in submitted.items() if k not in _OF_THE_SUBMITTER}
+        added = named_in(environment, SUBMITTED_WITH) if SUBMITTED_WITH in environment else {}
+        environment.pop(SUBMITTED_WITH, None)
+        defaults = _thread_variables(shares)
+        if action.shared:
+            defaults |= _SHARING_VARIABLES
+        own = {name: value for name, value in defaults.items() if name not in environment}
+        own |= {
+            **site.extra,
+            **self.variables(shares, self.devices, live),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "RADRM_JOB_ID": str(job.id),
+            "RADRM_JOB_NAME": job.spec.name,
+            "RADRM_ATTEMPT": str(action.number),
+            **_array_variables(job, submitted),
+            "RADRM_CHECKPOINT_DIR": site.checkpoints.of(job),
+            "RADRM_PROGRESS": progress,
+            "RADRM_REPORT_PY": _REPORT_PY,
+            "RADRM_SUBMIT_DIR": os.path.normpath(folder),
+            "MASTER_PORT": str(free_port()),
+        }
+        if envelope.file is not None and not envelope.file.startswith(("/proc/", "/dev/")):
+            own["RADRM_SCRIPT"] = envelope.file
+        if job.spec.checkpoint.kind is not CheckpointKind.NONE:
+            own["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
+        if live:
+            own[FOLDER_VARIABLE] = site.elastic.of(action.serial)
+            own["RADRM_ELASTIC_PY"] = _ELASTIC_PY
+        if environment.get(MARK) == "1":
+            own |= self._as_slurm(action, submitted)
+        chosen = dict(self.options.env)
+        if action.shared:
+            own |= _xla_fraction(environment | own | chosen, shares, self.devices)
+        environment |= own | chosen
+        parameters = {k: v for k, v in chosen.items() if k.startswith(PARAM_VARIABLE)}
+        rest = {k: v for k, v in (added | own).items() if k not in chosen}
+        environment[SET] = list_of(rest | parameters)
+        # At the end, so that no other program or module is found there first.
+        as_slurm = environment.get(MARK) == "1" and job.outer is None  # there are Slurm's own
+        path = _with_slurm(environment.get("PATH") or os.defpath, as_slurm)
+        environment["PATH"] = _with_last(path, _folder_of_programs())
+        environment["PYTHONPATH"] = _with_last(environment.get("PYTHONPATH", ""), _IN_JOBS)
+        return environment
+
+    def _as_slurm(self, action: Launch, submitted: Mapping[str, str]) -> dict[str, str]:
+        """What an attempt of a job that was submitted as Slurm's gets."""
+        job, shares = self.job, self.placement.shares
+        near_them = cpus_near(shares, self.devices, self.options, self.site)
+        every = os.sched_getaffinity(0) if near_them is None else near_them
+        booked, memory_mib = cpus_of(shares), memory_of(job, shares)
+        cpus = len(every) if booked is None else max(1, int(booked))
+        its = action, job, submitted, self.devices, cpus, memory_mib
+        found = slurm_variables(*its, os.uname().nodename, wall_s())
+        # The programs with Slurm's names begin by it.
+        programs = wings.programs("slurm")
+        folder = {} if programs is None or job.outer is not None else {COMMANDS: programs}
+        return {"RADRM_PYTHON": sys.executable, **folder, **found}
+
+    def variables(
+        self, shares: Sequence[Share], devices: Sequence[Device], live: bool
+    ) -> dict[str, str]:
+        """The variables about these shares of the placement, and their devices.
+
+        `live`: the job's tasks can change while it runs.
+        """
+        site, options = self.site, self.options
+        uuids = [device.uuid for device in devices]
+        access = self.access(uuids)
+        names = uuids
+        isolated = site.isolation.rules(devices) is not None
+        # While its tasks change, a job can open old and new GPUs, so no number is sure.
+        if (options.device_ids or site.device_ids) == "index" and not (isolated and live):
+            names = _by_index(devices, access, isolated)
+        reserved = min((s.reserved_mib for s in shares if s.device is not None), default=0)
+        cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
+        found = {
+            "CUDA_VISIBLE_DEVICES": ",".join(names),
+            # A container engine does not count as a control daemon or an isolated process does.
+            "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if access or isolated else names) or "void",
+            "RADRM_GPUS": str(len(self.placement.devices)),
+            "RADRM_GPU_MEMORY_MIB": str(told_mib(self.job, self.cap_mib) or reserved or ""),
+            "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
+            "RADRM_CPU_LIST": "" if bound is None else listed(bound),
+        }
+        if access is not None:
+            fraction = self.placement.sm_fraction
+            found |= client_environment(access, len(uuids), self.cap_mib, fraction)
+        elif site.mps is not None and devices and site.mps.empty_pipes is not None:
+            found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
+        return found
 
 
 def _xla_fraction(
@@ -302,27 +343,6 @@ def _array_variables(job: Job, submitted: Mapping[str, str]) -> dict[str, str]:
     return {"RADRM_ARRAY_ID": array, "RADRM_ARRAY_TASK_ID": index}
 
 
-def _as_slurm(
-    action: Launch,
-    job: Job,
-    submitted: Mapping[str, str],
-    options: Options,
-    devices: Sequence[Device],
-    site: Site,
-) -> dict[str, str]:
-    """What an attempt of a job that was submitted as Slurm's gets."""
-    shares = action.placement.shares
-    booked, near_them = cpus_of(shares), cpus_near(shares, devices, options, site)
-    every = os.sched_getaffinity(0) if near_them is None else near_them
-    cpus = len(every) if booked is None else max(1, int(booked))
-    memory_mib, host = memory_of(job, shares), os.uname().nodename
-    found = slurm_variables(action, job, submitted, devices, cpus, memory_mib, host, wall_s())
-    # The programs with Slurm's names begin by it.
-    programs = wings.programs("slurm")
-    folder = {} if programs is None or job.outer is not None else {COMMANDS: programs}
-    return {"RADRM_PYTHON": sys.executable, **folder, **found}
-
-
 def task_environments(
     job: Job,
     placement: Placement,
@@ -336,14 +356,14 @@ def task_environments(
     `devices` are those of the placement, in order. Raises `RadrmError` as `plan_launch` does.
     """
     options = submission.job_file().options
+    given = Given(job, placement, cap_mib, options, devices, site)
     own, found = dict(options.env), {}
-    for task in dict.fromkeys((share.role, share.task) for share in placement.shares):
-        shares = [s for s in placement.shares if (s.role, s.task) == task]
+    for task, shares in by_task(placement.shares).items():
         uuids = {share.device for share in shares}
         its = [device for device in devices if device.uuid in uuids]
         threads = _thread_variables(shares)
         variables = {k: v for k, v in threads.items() if k not in submission.envelope.environment}
-        variables |= _device_variables(placement, shares, its, job, cap_mib, options, site, True)
+        variables |= given.variables(shares, its, live=True)
         found[task] = {key: text for key, text in variables.items() if key not in own}
         found[task][SET_FOR_TASK] = list_of(found[task])
     return found
@@ -353,45 +373,6 @@ def _thread_variables(shares: Iterable[Share]) -> dict[str, str]:
     """The variables that tell programs how many threads to start for these shares."""
     cpus = cpus_of(shares)
     return {} if cpus is None else dict.fromkeys(_THREAD_VARIABLES, str(max(1, int(cpus))))
-
-
-def _device_variables(
-    placement: Placement,
-    shares: Sequence[Share],
-    devices: Sequence[Device],
-    job: Job,
-    cap_mib: int | None,
-    options: Options,
-    site: Site,
-    live: bool,
-) -> dict[str, str]:
-    """The variables about these shares of a placement, and their devices.
-
-    `live`: the job's tasks can change while it runs.
-    """
-    uuids = [device.uuid for device in devices]
-    access = _access(placement, uuids, site)
-    names = uuids
-    isolated = site.isolation.rules(devices) is not None
-    # While its tasks change, a job can open old and new GPUs, so no number is sure.
-    if (options.device_ids or site.device_ids) == "index" and not (isolated and live):
-        names = _by_index(devices, access, isolated)
-    reserved = [s.reserved_mib for s in shares if s.device is not None]
-    cpus, bound = cpus_of(shares), cpus_near(shares, devices, options, site)
-    found = {
-        "CUDA_VISIBLE_DEVICES": ",".join(names),
-        # A container engine does not count as a control daemon or an isolated process does.
-        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids if access or isolated else names) or "void",
-        "RADRM_GPUS": str(len(placement.devices)),
-        "RADRM_GPU_MEMORY_MIB": str(told_mib(job, cap_mib) or min(reserved, default=0) or ""),
-        "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
-        "RADRM_CPU_LIST": "" if bound is None else listed(bound),
-    }
-    if access is not None:
-        found |= client_environment(access, len(uuids), cap_mib, placement.sm_fraction)
-    elif site.mps is not None and devices and site.mps.empty_pipes is not None:
-        found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
-    return found
 
 
 def _by_index(devices: Sequence[Device], access: Access | None, isolated: bool) -> list[str]:

@@ -106,6 +106,10 @@ class Reports:
 
     # ------------------------------------------------------------- attempts come and go
 
+    def place(self, serial: int) -> str:
+        """The path of the socket of an attempt; "" if there can be none."""
+        return self._receiver.place(serial)
+
     def open(self, job: Job, serial: int) -> str:
         """Bind the socket of an attempt; return its path, "" if there is none."""
         path = self._receiver.open(serial, job.spec.uid)

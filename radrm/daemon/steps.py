@@ -2,8 +2,8 @@
 
 A job that was submitted from inside the job of another resource manager (its record has an `outer`
 job) runs there, in a process that the daemon did not start: the daemon says what to run, and
-watches that process. `OuterSteps` is all that the daemon asks of the wing that knows that manager.
-`NoSteps` stands where none is installed.
+watches that process. `OuterSteps` is all that the daemon asks of the wing that knows that manager;
+its own answers stand where none is installed.
 """
 
 from __future__ import annotations
@@ -37,58 +37,41 @@ class Serves(Protocol):
     def process(self, events: Iterable[ev.Event]) -> None: ...
 
 
-class OuterSteps(Protocol):
-    """Used by the loop's thread."""
+class OuterSteps:
+    """Used by the loop's thread. This one knows no manager: no job comes from another."""
 
     def outer_of(self, envelope: Envelope, uid: int) -> OuterJob | None:
         """Return the outer job of an envelope of user `uid`; None: it has none.
 
         Raises `Refused`, and OSError while nobody has vouched for its step.
         """
-
-    def is_repeated(self, outer: OuterJob, ticket: str) -> bool:
-        """Return whether the outer job of a new envelope, which is believed, has a job already."""
-
-    def note(self, job: Job) -> None:
-        """Watch the step of an unfinished job, and wake that of one that has ended."""
-
-    def restore(self, jobs: Iterable[Job]) -> None:
-        """Note the unfinished jobs of an earlier daemon."""
-
-    def fds(self) -> list[int]:
-        """Return descriptors that can be read when a step ends."""
-
-    def events(self, now: Instant) -> list[ev.Event]:
-        """Return the ends of steps since the last call."""
-
-    def answer(self, loop: Serves, request: Request) -> dict[str, Any]:
-        """Return what a step that asks is to do. Raises `RadrmError`."""
-
-
-class NoSteps:
-    """No job comes from another manager."""
-
-    def outer_of(self, envelope: Envelope, uid: int) -> OuterJob | None:
         if envelope.outer is not None:
             raise _none()
         return None
 
     def is_repeated(self, outer: OuterJob, ticket: str) -> bool:
+        """Return whether the outer job of a new envelope, which is believed, has a job already."""
         return False
 
     def note(self, job: Job) -> None:
-        pass
+        """Watch the step of an unfinished job, and wake that of one that has ended."""
+        return
 
     def restore(self, jobs: Iterable[Job]) -> None:
-        pass
+        """Note the unfinished jobs of an earlier daemon."""
+        for job in jobs:
+            self.note(job)
 
     def fds(self) -> list[int]:
+        """Return descriptors that can be read when a step ends."""
         return []
 
     def events(self, now: Instant) -> list[ev.Event]:
+        """Return the ends of steps since the last call."""
         return []
 
     def answer(self, loop: Serves, request: Request) -> dict[str, Any]:
+        """Return what a step that asks is to do. Raises `RadrmError`."""
         raise _none()
 
 
@@ -99,7 +82,4 @@ def _none() -> Refused:
 def make_steps(config: Config, store: Store) -> OuterSteps:
     """Return what follows the steps of Slurm jobs on this server."""
     made = wings.runner("slurm")
-    if made is None:
-        return NoSteps()
-    steps: OuterSteps = made(config.slurm, store)
-    return steps
+    return OuterSteps() if made is None else made(config.slurm, store)

@@ -39,15 +39,9 @@ class Energy(Document):
     """For how long GPUs were not read."""
 
 
-class EnergyRow(Document):
-    """Energy of one user, group, job, GPU or day: only the fields that name it are there."""
+class Named(Document):
+    """One user, group, job, GPU or day: only the fields that name it are there."""
 
-    kwh: float
-    """Energy in kWh."""
-    cost: float
-    """Its cost."""
-    share: float | None
-    """Of the total, 0..1."""
     user: str | UnsetType | None = UNSET
     """The user."""
     group: str | UnsetType | None = UNSET
@@ -64,8 +58,6 @@ class EnergyRow(Document):
     """The GPU's index."""
     day: str | UnsetType | None = UNSET
     """The day, as 2030-01-31."""
-    idle_kwh: float | UnsetType = UNSET
-    """Of this, while no job was there."""
 
 
 class EnergySum(Document):
@@ -77,6 +69,19 @@ class EnergySum(Document):
     """Its cost."""
     share: float | None
     """Of the total, 0..1."""
+
+
+class EnergyRow(Named, kw_only=True):
+    """Energy of one user, group, job, GPU or day."""
+
+    kwh: float
+    """Energy in kWh."""
+    cost: float
+    """Its cost."""
+    share: float | None
+    """Of the total, 0..1."""
+    idle_kwh: float | UnsetType = UNSET
+    """Of this, while no job was there."""
 
 
 class EnergyMore(EnergySum):
@@ -97,15 +102,14 @@ class Unread(Document):
     """How long; null: it was never read."""
 
 
-class ReportSums(Document):
-    """What jobs have used together."""
+class Ends(Document):
+    """How jobs ended."""
 
     jobs: int
     """Jobs that ended in the time, each once."""
-    runs: int
-    """Their runs that ended: a job has another one for each `radrm requeue` after its end."""
     completed: int
-    """Of these runs, COMPLETED."""
+    """Of their runs that ended, COMPLETED; a job has another one for each `radrm requeue` after its
+    end."""
     failed: int
     """Of these runs, FAILED."""
     timeout: int
@@ -114,6 +118,13 @@ class ReportSums(Document):
     """Of these runs, CANCELLED."""
     oom_deaths: int
     """Attempts that died of GPU out-of-memory in the time."""
+
+
+class ReportSums(Ends):
+    """What jobs have used together."""
+
+    runs: int
+    """Their runs that ended."""
     waited_s: float | None
     """The mean time from submission, or requeue, to start of these runs; null: unknown."""
     gpu_s: float
@@ -278,23 +289,11 @@ class OverviewEstimator(Document):
     """Estimates below the peak."""
 
 
-class OverviewUser(Document):
+class OverviewUser(Ends):
     """What one user has used."""
 
     user: str
     """The user."""
-    jobs: int
-    """As in report_sums."""
-    completed: int
-    """As in report_sums."""
-    failed: int
-    """As in report_sums."""
-    timeout: int
-    """As in report_sums."""
-    cancelled: int
-    """As in report_sums."""
-    oom_deaths: int
-    """As in report_sums."""
     gpu_s: float
     """As in report_sums."""
     started: int
@@ -328,25 +327,13 @@ class OverviewDevice(Document):
     """As in overview_use."""
 
 
-class OverviewTime(Document):
+class OverviewTime(Ends):
     """One hour, day, or several days."""
 
     at: float
     """Its begin, in seconds since the epoch."""
     until: float
     """Its end."""
-    jobs: int
-    """As in report_sums."""
-    completed: int
-    """As in report_sums."""
-    failed: int
-    """As in report_sums."""
-    timeout: int
-    """As in report_sums."""
-    cancelled: int
-    """As in report_sums."""
-    oom_deaths: int
-    """As in report_sums."""
     kwh: float
     """As in report_sums."""
     cost: float
@@ -380,8 +367,8 @@ class OverviewBar(Document):
     """Its largest memory on one GPU."""
 
 
-class ReportRow(Document):
-    """One user, job, GPU, day or group: only the fields that name it are there."""
+class ReportRow(Named, kw_only=True):
+    """One user, job, GPU, day or group."""
 
     jobs: int | None
     """As in report_sums."""
@@ -405,24 +392,8 @@ class ReportRow(Document):
     """Energy in kWh."""
     cost: float
     """Its cost."""
-    user: str | UnsetType | None = UNSET
-    """The user."""
-    group: str | UnsetType | None = UNSET
-    """The group."""
-    job: int | UnsetType = UNSET
-    """The job's id."""
-    label: str | UnsetType = UNSET
-    """The job's label."""
-    name: str | UnsetType | None = UNSET
-    """The job's or the GPU's name."""
     state: State | UnsetType | None = UNSET
     """The job's state; null: it is removed, so its other figures are null, too."""
-    gpu: str | UnsetType = UNSET
-    """The GPU's UUID."""
-    index: int | UnsetType | None = UNSET
-    """The GPU's index."""
-    day: str | UnsetType = UNSET
-    """The day, as 2030-01-31."""
 
 
 class ReportMore(ReportSums):

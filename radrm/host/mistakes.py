@@ -144,9 +144,11 @@ def _folder_of_copy(asked: Options, folder: str, cwd: str) -> str | None:
 def _of_logs(
     asked: Options, cwd: str, where: str, paths: Callable[[str], Sequence[str]]
 ) -> list[str]:
-    """Return a note on folders of logs that are not there. Raises `UsageError` for a path that is
-    a folder. `paths`: what a path is for the elements of an array."""
+    """Return a note on logs that are links, and on folders of logs that are not there. Raises
+    `UsageError` for a path that is a folder. `paths`: what a path is for the elements of an
+    array."""
     notes: dict[str, str] = {}
+    links: list[str] = []
     for option, path in (("output", asked.output), ("error", asked.error)):
         if path is None:
             continue
@@ -155,6 +157,12 @@ def _of_logs(
             raise UsageError(
                 f"{where}: --{option}={path} is a folder; name a file in it, as "
                 f"--{option}={os.path.join(path, '%j.out')}"
+            )
+        link = next((own for own in full if _plain(own) == own and os.path.islink(own)), None)
+        if link is not None:
+            links.append(
+                f"--{option}: {link} is a symbolic link, and a job writes its log to none; remove "
+                "it, or name another file"
             )
         above = paths(os.path.dirname(path))
         if any(pattern in own.replace("%%", "") for own in above for pattern in _BY_ID):
@@ -170,7 +178,7 @@ def _of_logs(
             notes.setdefault(_missing(missing), option)
         elif closed is not None:
             notes.setdefault(f"{os.path.dirname(_plain(closed))}, {_CLOSED}", option)
-    return [f"the folder of --{option}, {words}" for words, option in notes.items()]
+    return [*links, *(f"the folder of --{option}, {words}" for words, option in notes.items())]
 
 
 def _is_closed(path: str) -> bool:

@@ -240,6 +240,11 @@ class Receiver:
         self._ended: set[int] = set()
         """Those whose socket is closed, and whose folder is there."""
 
+    def place(self, serial: int) -> str:
+        """The path of an attempt's socket; "" if it is too long."""
+        path = self._path(serial)
+        return path if len(os.fsencode(path)) <= LONGEST_PATH else ""
+
     def open(self, serial: int, uid: int) -> str:
         """Bind an attempt's socket and return its path; "" if that fails, with a line in the log.
 
@@ -247,7 +252,7 @@ class Receiver:
         """
         if serial in self._sockets:
             return self._path(serial)
-        if len(os.fsencode(self._path(serial))) > LONGEST_PATH:
+        if not self.place(serial):
             log.warning(
                 "attempt %d cannot report its progress: the path of its socket is longer than %d "
                 "bytes; set RADRM_HOME to a shorter path",

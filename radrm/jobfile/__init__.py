@@ -12,7 +12,6 @@ The files, in the order in which they may import one another:
     text          the text of a submitted file, and what is only data in it
     arguments     the one reader of command lines
     command_line  the arguments of `radrm submit` and `radrm run`
-    option_help   the table of options as help and documentation
     sizes         ranges and roles: the tasks of a job, and whether `radrun` starts them
     languages     files that are no job files, but programs
     naming        the name of a job whose user gives none

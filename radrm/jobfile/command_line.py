@@ -45,7 +45,6 @@ RUN_FLAGS = {
 }
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
-LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 
 
 def _flags(flags: dict[str, str]) -> Iterable[Parameter]:
@@ -55,13 +54,16 @@ def _flags(flags: dict[str, str]) -> Iterable[Parameter]:
 
 _OPTIONS = Parameter("raw_options", OF_JOBS, "options of the job")
 SUBMIT_PARAMETERS = (
-    Parameter("files", WORDS, "job files", "FILE..."),
-    Parameter("command", BEHIND, "a command and its arguments", "COMMAND..."),
-    Parameter("lines", TEXT, LINES_HELP, "FILE", (f"--{LINES}",)),
+    Parameter("files", WORDS, "", "FILE..."),
+    Parameter("command", BEHIND, "", "COMMAND..."),
+    Parameter(
+        *("lines", TEXT, "a job per line of a file (-: standard input), run by a shell", "FILE"),
+        flags=(f"--{LINES}",),
+    ),
     *(_OPTIONS, *_flags(SUBMIT_FLAGS)),
 )
 RUN_PARAMETERS = (
-    Parameter("command", COMMAND, "a command and its arguments", "COMMAND..."),
+    Parameter("command", COMMAND, "", "COMMAND..."),
     *(_OPTIONS, *_flags(RUN_FLAGS)),
 )
 

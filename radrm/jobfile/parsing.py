@@ -47,7 +47,10 @@ def raise_unknown(
 def no_option(word: str, dashes: str) -> str:
     """Return why a word is no option; those of its source begin with `dashes`."""
     if word.startswith(DASHES):
-        step = f"{dashes}{word.lstrip(word[0] + '-')}"
+        name = word.lstrip(word[0] + "-")
+        if len(name.partition("=")[0]) > 2:  # -n4 is a short one
+            dashes = "--"  # of which an editor makes one dash
+        step = f"{dashes}{name}"
         return (
             f"{shown(word)} begins with a dash of an editor, not with a minus; write {shown(step)}"
         )

@@ -21,6 +21,7 @@ from radrm.jobfile.values import MAX_GPUS, shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from radrm.core.records import JobSpec
     from radrm.jobfile.moments import Here
@@ -110,21 +111,19 @@ class JobFile(Record):
 
     def with_summary(self, summary: str | None) -> JobFile:
         """Return this job file with the text of its model summary."""
-        return JobFile(**{**self.as_dict(), "summary": summary})
+        return self.but(summary=summary)
 
     def edited(self, changes: RawOptions) -> JobFile:
         """Return this job file with changed options. Raises `UsageError`."""
         raw = edited(self.raw, changes)
         options = typed_whole(raw, "edited options")
-        named = {"name": options.name or self.name, "raw": raw, "options": options}
-        return JobFile(**{**self.as_dict(), **named})._sized("edited options", {})
+        edit = self.but(name=options.name or self.name, raw=raw, options=options)
+        return edit._sized("edited options", {})
 
     def dated(self, here: Here, where: str, past: bool = False) -> JobFile:
         """Return this job file with absolute moments (see `parsing.dated`). Raises `UsageError`."""
         raw = dated(self.raw, here, where, past)
-        if raw is self.raw:
-            return self
-        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+        return self if raw is self.raw else self.but(raw=raw, options=typed_whole(raw, where))
 
     def with_default_targets(self, words: str) -> JobFile:
         """Return this job file with these targets of notices, separated by spaces (those of
@@ -136,7 +135,7 @@ class JobFile(Record):
     def with_words(self, name: str, words: Sequence[str], where: str) -> JobFile:
         """Return this job file with other values of an option. Raises `UsageError`."""
         raw: RawOptions = {**self.raw, name: list(words)}
-        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+        return self.but(raw=raw, options=typed_whole(raw, where))
 
     def _sized(self, where: str, places: Mapping[str, str]) -> JobFile:
         """Return this job file. Raises `UsageError` if its ranges or roles are impossible.
@@ -160,40 +159,30 @@ class JobFile(Record):
         from radrm.core.words import CheckpointKind, Collocation
         from radrm.jobfile.sizes import memory_range, resizing_of, roles_of
 
-        asked = self.options
-        signal = asked.signal
-        return JobSpec(
-            name=self.name,
-            user=user,
-            uid=uid,
-            roles=roles_of(asked),
-            collocation=Collocation(asked.collocation or "auto"),
-            time_limit_s=asked.time_s,
-            priority=asked.priority or 0,
-            weight=1.0 if asked.weight is None else asked.weight,
-            due_s=asked.due_s,
-            checkpoint=Checkpoint(
+        asked, signal = self.options, self.options.signal
+        own: dict[str, Any] = {
+            "name": self.name,
+            "roles": roles_of(asked),
+            "collocation": Collocation(asked.collocation or "auto"),
+            "time_limit_s": asked.time_s,
+            "checkpoint": Checkpoint(
                 CheckpointKind(asked.checkpoint or "none"),
                 asked.checkpoint_cost_s,
                 asked.checkpoint_signal,
             ),
-            retries=asked.retries or 0,
-            requeue=bool(asked.requeue),
-            signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,
-            comment=asked.comment,
-            gpu_types=asked.gpu_type or (),
-            prefer_gpus=asked.prefer_gpus or (),
-            avoid_gpus=asked.avoid_gpus or (),
-            max_slowdown=asked.max_slowdown,
-            sm_share=None if asked.sm_share is None else asked.sm_share / 100,
-            resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
-            memory_range_mib=memory_range(asked),
-            interactive=bool(asked.interactive),
-            begin_s=asked.begin_s,
-            retry_on=asked.retry_on,
-            silent_limit_s=asked.silent_limit_s,
-            expect_idle=bool(asked.expect_idle),
-        )
+            "signal": None if signal is None else EarlySignal(signal.number, signal.seconds),
+            "gpu_types": asked.gpu_type or (),
+            "sm_share": None if asked.sm_share is None else asked.sm_share / 100,
+            "resizing": resizing_of(asked, self.script, self.interpreter_words(), self.argv),
+            "memory_range_mib": memory_range(asked),
+        }
+        # Any other field has the value of the option that is named as it is.
+        same = {
+            field: value
+            for field in JobSpec.__struct_fields__
+            if (value := getattr(asked, field, None)) is not None
+        }
+        return JobSpec(user=user, uid=uid, **(same | own))
 
 
 def read_job_file(
@@ -308,7 +297,10 @@ def _directives(
             try:
                 words = _split(rest[0] if rest else "")
             except ValueError as cause:
-                raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
+                step = "close the quotes"
+                if line.endswith("\\"):
+                    step = "leave the backslash out, and begin each line with #RAD"
+                raise BadFile(f"{here}: {str(cause).lower()}; {step}") from None
             raw = parse_words(words, here, raw)
             places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
         elif _is_nearly("rad", line) or _is_nearly("radrm", line):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dataclasses import Field
     from typing import Any, ClassVar, NoReturn
 
-    from typing_extensions import dataclass_transform
+    from typing_extensions import Self, dataclass_transform
 else:
 
     def dataclass_transform(**_: bool) -> object:
@@ -66,6 +66,10 @@ class Record:
         if twice or not self._required <= given.keys() <= self._names:
             raise TypeError(f"a {type(self).__name__} has these fields: {', '.join(self._fields)}")
         self.__dict__.update(given)
+
+    def but(self, **changes: Any) -> Self:
+        """Return the same record with other values of these fields."""
+        return type(self)(**{**self.as_dict(), **changes})
 
     def as_dict(self) -> dict[str, Any]:
         """Return every field's value by name. Nested records stay records."""

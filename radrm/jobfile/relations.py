@@ -64,15 +64,8 @@ class MaxFailsOption(Record):
     within_s: float | None = None
 
 
-_SLURM_CONDITIONS = {
-    "after": ":any",
-    "afterok": "",
-    "afterany": ":any",
-    "afternotok": ":failed",
-    "aftercorr": "",
-}
-
-
+SLURM_CONDITIONS = {"afterok": "", "afterany": ":any", "afternotok": ":failed", "aftercorr": ""}
+"""What those of sbatch's `--dependency` are here."""
 _OF_TICKETS = frozenset("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
 
@@ -100,8 +93,9 @@ def after_option(given: str) -> AfterOption | None:
     named = _is_id(job) or (_is_name(job) and job != "none" and given.isprintable())
     if not (known and named):
         theirs = [each.partition("+")[0] for each in condition.split(":")]
-        if job in _SLURM_CONDITIONS and all(map(_is_id, theirs)):
-            ours = " ".join(f"--after={each}{_SLURM_CONDITIONS[job]}" for each in theirs[:4])
+        meant = {"after": ":any", **SLURM_CONDITIONS}.get(job)
+        if meant is not None and all(map(_is_id, theirs)):
+            ours = " ".join(f"--after={each}{meant}" for each in theirs[:4])
             raise ValueError(f"{shown(given)} is Slurm's; write {ours}")
         raise ValueError(
             f"{shown(given)} is not JOB, JOB:ok, JOB:any or JOB:failed; name JOB by its id, "

@@ -19,8 +19,6 @@ from __future__ import annotations
 import re
 
 from radrm.errors import UsageError
-from radrm.jobfile.options import Options
-from radrm.jobfile.radfile import JobFile
 from radrm.jobfile.record import Record
 from radrm.jobfile.relations import (
     MAX_ARRAY,
@@ -34,6 +32,8 @@ from radrm.jobfile.values import shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from radrm.jobfile.radfile import JobFile
 
 MAX_PARAMS = 16
 MAX_VALUE = 4096
@@ -131,7 +131,7 @@ def array_of(job_file: JobFile) -> ArrayOption | None:
 
 def with_table(job_file: JobFile, table: str | None) -> JobFile:
     """Return a job file with the text of its `--params` file. Raises `UsageError`."""
-    found = JobFile(**{**job_file.as_dict(), "table": table})
+    found = job_file.but(table=table)
     sweep_of(found)
     return found
 
@@ -147,14 +147,12 @@ def with_values(job_file: JobFile, values: Sequence[tuple[str, str]]) -> JobFile
         for name, path in (("output", asked.output), ("error", asked.error))
         if path is not None
     }
-    options = {**asked.as_dict(), **paths, "env": (*variables(values), *asked.env)}
-    changed = {
-        "name": filled_name(job_file.name, own),
-        "argv": tuple(filled(word, own) for word in job_file.argv),
-        "arguments": tuple(filled(word, own) for word in job_file.arguments),
-        "options": Options(**options),
-    }
-    return JobFile(**{**job_file.as_dict(), **changed})
+    return job_file.but(
+        name=filled_name(job_file.name, own),
+        argv=tuple(filled(word, own) for word in job_file.argv),
+        arguments=tuple(filled(word, own) for word in job_file.arguments),
+        options=asked.but(**paths, env=(*variables(values), *asked.env)),
+    )
 
 
 def _bytes(axis: Axis) -> int:

@@ -27,8 +27,9 @@ from prometheus_client.utils import floatToGoString
 from radrm.client.connection import Client
 from radrm.client.starting import not_reached
 from radrm.client.text import Document
+from radrm.documents.base import GPU_STATES
 from radrm.errors import RadrmError, Refused, plain
-from radrm.metrics.table import COUNTER, GAUGE, GPU_STATES, HISTOGRAM, METRICS
+from radrm.metrics.table import COUNTER, GAUGE, HISTOGRAM, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LIMIT_S = 4.0

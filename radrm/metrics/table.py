@@ -12,7 +12,6 @@ from msgspec import Struct
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 GPU = ("gpu", "uuid", "name")
 """The labels of a device: its index, its UUID and its model."""
-GPU_STATES = ("idle", "busy", "others", "drained", "unreadable", "unhealthy", "vanished")
 DASHBOARD = Path(__file__).with_name("grafana.json")
 ALERTS = Path(__file__).with_name("alerts.yml")
 

@@ -34,7 +34,7 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, Instant, Job, OuterJob
 from radrm.core.words import JobState, StopReason
 from radrm.daemon.serving.server import Request
-from radrm.daemon.steps import Serves
+from radrm.daemon.steps import OuterSteps, Serves
 from radrm.daemon.views.arguments import Words
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError, plain
@@ -78,7 +78,7 @@ Ask = Callable[[int, str, str], "Told | None"]
 for Slurm's commands. None while the controller is away. Raises `NotThere`."""
 
 
-class Steps:
+class Steps(OuterSteps):
     """Used by the loop's thread. `ask` is called in another one."""
 
     def __init__(
@@ -240,11 +240,6 @@ class Steps:
                 self._dead.add(job.id)
             else:
                 self._fds[job.id] = fd
-
-    def restore(self, jobs: Iterable[Job]) -> None:
-        """Note the unfinished jobs of an earlier daemon."""
-        for job in jobs:
-            self.note(job)
 
     def fds(self) -> list[int]:
         """Descriptors that can be read when a step ends. Ask before each wait.

@@ -12,7 +12,6 @@ from radrm.cli.guide import topics
 from radrm.cli.help import help_of
 from radrm.cli.listing import ALIASES, FIRST, of_group, overview
 from radrm.cli.listing import commands as listed
-from radrm.jobfile.option_help import run_help, submit_help
 from tests.cli.heavy import HEAVY
 from tests.imports import imported_by
 from tests.paths import REPOSITORY
@@ -75,7 +74,7 @@ def test_no_page_has_the_name_of_a_command() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_help_fits_a_terminal(whole: bool) -> None:
-    for text in (submit_help(whole), run_help(whole), overview(whole)):
+    for text in (help_of("submit", whole), help_of("run", whole), overview(whole)):
         assert max(map(len, text.splitlines())) <= 80
 
 

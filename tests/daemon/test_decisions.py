@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -255,6 +256,25 @@ def test_what_is_saved_is_launched_after_the_answers() -> None:
     decisions.launch()
     decisions.launch()
     assert done == ["EstimateJob", "Launch"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_launch_that_follows_an_end_is_prepared_while_the_disk_syncs_it(fails: bool) -> None:
+    """And nothing else that follows comes before that."""
+    world, job, launch = launched()
+    decisions, done = begun(world)
+    store = decisions._store
+    store.save.side_effect = lambda *_, synced, **__: done.append(f"saved {synced}")
+    store.sync.side_effect = StoreError("broken disk") if fails else lambda: done.append("synced")
+    ended = ev.AttemptEnded(at=world.now, job_id=job.id, serial=launch.serial, lost="killed")
+    actions = act.EstimateJob(job_id=1), launch
+    decision = Decision(actions, (), (), None, ())
+    decisions._unsaved = Unsaved([ended], [decision], [], [], [])
+    with pytest.raises(StoreError) if fails else nullcontext():
+        decisions.commit()
+    assert decisions.broken == fails
+    then = [] if fails else ["synced", "EstimateJob"]
+    assert done == ["saved False", "Launch", *then]
 
 
 def test_a_start_is_saved_with_what_follows() -> None:

@@ -213,6 +213,13 @@ def test_a_folder_of_logs_that_is_missing_is_told(
     assert [words in note for note in notes if words is not None] == [True] * (words is not None)
 
 
+def test_a_log_that_is_a_link_is_named(folder: Path) -> None:
+    (folder / "latest.out").symlink_to(folder / "sub" / "1.out")
+    (note,) = notes_of(folder, "true", output="latest.out")
+    assert f"--output: {folder}/latest.out is a symbolic link" in note
+    assert notes_of(folder, "true", output="latest.out.%j") == ()
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from radrm.core.records import JobSpec
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation
 from radrm.errors import BadFile, UsageError
@@ -165,6 +167,10 @@ def test_a_comment_that_looks_like_a_directive_is_pointed_out(line: str) -> None
         ("#RAD --gpus=1\n#RAD --gpus=2\ntrue", "job.rad line 2: --gpus is given twice"),
         ("#RAD --gpus=x\ntrue", "job.rad line 1: --gpus: 'x' is not a whole number"),
         ("#RAD --name='a b\ntrue", "job.rad line 1: no closing quotation"),
+        (
+            "#RAD --gpus=1 \\\n#RAD --time=5m\ntrue",
+            "job.rad line 1: no escaped character; leave the",
+        ),
         ("#RAD --elastic=1-3\ntrue", "job.rad line 1: unknown option '--elastic=1-3'; here it is"),
         ("#RAD --due=tomorrow\ntrue", "job.rad line 1: --due: 'tomorrow' has no time of day"),
         ("#RAD --signal=USR1@60\ntrue", "job.rad: --signal comes 60 s before the time limit"),
@@ -197,7 +203,8 @@ def test_a_lone_carriage_return_belongs_to_the_script() -> None:
 def test_the_spec() -> None:
     text = (
         "#RAD --gpus=2 --gpu-memory=12G --smact=0.5 --time=90s --priority=3 --retries=2 --requeue\n"
-        "#RAD --collocation=mig --mig-profile=1g.5gb\ntrue"
+        "#RAD --collocation=mig --mig-profile=1g.5gb --retry-on=3-4 --expect-idle --weight=2\n"
+        "#RAD --gpu-type=a100 --signal=USR1@60 --silent-limit=1h --avoid-gpus=2\ntrue"
     )
     spec = read(text).spec("ana", 1001)
     assert (spec.name, spec.user, spec.uid, spec.gpus) == ("job", "ana", 1001, 2)
@@ -206,6 +213,10 @@ def test_the_spec() -> None:
     assert needs.mig_profile == "1g.5gb"
     assert spec.collocation is Collocation.MIG
     assert (spec.time_limit_s, spec.priority, spec.retries, spec.requeue) == (90.0, 3, 2, True)
+    assert (spec.retry_on, spec.expect_idle, spec.weight) == (((3, 4),), True, 2.0)
+    assert (spec.gpu_types, spec.avoid_gpus, spec.silent_limit_s) == (("a100",), ("2",), 3600.0)
+    # Each value has the type of the record's field, as the store reads it.
+    assert msgspec.convert(msgspec.to_builtins(spec), JobSpec) == spec
 
 
 def test_the_plainest_spec() -> None:

@@ -66,6 +66,9 @@ TABLE = {
     ("--nice=-7",): {"priority": "7"},
     ("-H",): {"hold": True},
     ("--signal=B:10@30", "-t", "5"): {"signal": "USR1@30", "time": "300s"},
+    ("--signal=b:sigusr2@9", "-t", "5"): {"signal": "USR2@9", "time": "300s"},
+    ("--gres=GPU:2",): {"gpus": "2"},
+    ("-d", "AfterOK:12"): {"after": ["12"]},
     ("--signal=TERM", "-t", "5"): {"signal": "TERM@60", "time": "300s"},
     ("-b", "now+2hours"): {"begin": "+2h"},
     ("-b", "now+1week"): {"begin": "+7d"},
@@ -100,6 +103,7 @@ REFUSED = {
     ("--gpus-per-socket=1",): "needs --sockets-per-node",
     ("--gres=shard:4",): "jobs share GPUs here without it",
     ("-C", "gpu32g", "-G1"): "is no type of GPU",
+    ("-C", "gpu&hbm80g", "-G1"): "is no type of GPU",
     ("-C", "a100&v100", "-G1"): "no GPU is of two types",
     ("--container=/oci",): "apptainer exec",
     ("--container-image=nvcr.io#x", "-n1"): "pyxis",
@@ -112,7 +116,6 @@ REFUSED = {
     ("--gres=gpu:2", "--gpus=3"): "2 differs from the 3 GPUs",
     ("-t", "soon"): "is not a time",
     ("--mem=lots",): "is not an amount",
-    ("-d", "singleton"): "--after=NAME:any",
     ("-d", "afterok:1?afterok:2"): "radrm waits for all",
     ("-d", "after:1"): "write afterany",
     ("-d", "soon:1"): "is none of afterok",
@@ -176,6 +179,12 @@ def test_the_command_line_overrides_the_script() -> None:
 def test_a_line_that_cannot_be_read_is_named(line: str) -> None:
     with pytest.raises(UsageError, match=r"^s line 1: .*"):
         directives(line, "s")
+
+
+def test_a_dash_of_an_editor_was_two_minuses() -> None:
+    for word, meant in (("\u2013gres=gpu:1", "--gres=gpu:1"), ("\u2013n4", "-n4")):
+        with pytest.raises(UsageError, match=f"write '{meant}'"):
+            directives(f"#SBATCH {word}", "s")
 
 
 def test_variables() -> None:
@@ -354,6 +363,19 @@ def test_a_feature_of_gpus_without_a_gpu_is_named() -> None:
     for feature in ("gpu", "a100"):
         assert any("add --gpus=1" in note for note in sbatch("-C", feature).notes)
     assert sbatch("-C", "a100", "-G1").notes == ()
+
+
+def test_an_amount_for_each_gpu_without_a_gpu_is_named() -> None:
+    for option in ("--cpus-per-gpu=8", "--mem-per-gpu=8G", "--ntasks-per-gpu=2"):
+        assert any("add --gpus=1" in note for note in sbatch(option).notes), option
+        assert sbatch(option, "-G1").notes == ()
+    assert sbatch("--ntasks-per-gpu=2", "-n4").notes == ()
+
+
+def test_singleton_is_about_the_jobs_of_a_name() -> None:
+    assert sbatch("-d", "singleton").singleton and not sbatch("-d", "afterok:1").singleton
+    both = sbatch("-d", "singleton,afterok:3", "-a", "0-9")
+    assert both.singleton and both.raw["after"] == ["3"] and both.raw["array"] == "0-9%1"
 
 
 MAIL = {

@@ -276,8 +276,35 @@ LAST = {
         "RuntimeError: The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n    return torch.einsum('bijk', x)\n           ~~~~~~~~~~~~ <--- HERE\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
     )
     + "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+    "JAX, cuDNN": "2024-05-01 12:00:00.000000: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\n2024-05-01 12:00:00.000001: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: 1507328 bytes free, 42505273344 bytes total.\n"
+    + traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed. Look at the errors above for more details."
+    ),
+    "PJRT": traceback(
+        "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not possible. There are 3.20G free.; (0x0x0_HBM0)"
+    ),
+    "TensorFlow, plan": traceback(
+        "tensorflow.python.framework.errors_impl.InternalError: Failed to create cuFFT batched plan with scratch allocator [Op:RFFT]"
+    ),
+    "vLLM, tokens": traceback(
+        "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (14512). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
+    ),
+    "TGI": 'Error: ShardCannotStart\nError: Warmup(Generation("Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`"))\n',
+    "bitsandbytes": traceback(
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model. If you want to dispatch the model on the CPU or the disk while keeping these modules in 32-bit, you need to set `llm_int8_enable_fp32_cpu_offload=True` and pass a custom `device_map` to `from_pretrained`."
+    ),
+    "Jittor": traceback(
+        "RuntimeError: [f 0101 10:00:00.000000 executor.cc:682]\nExecute fused operator(1/2) failed.\nReason: [f 0101 cuda_device_allocator.cc:33] Unable to alloc cuda device memory for size 1073741824"
+    ),
+    "nvJPEG": traceback(
+        "RuntimeError: Critical error in pipeline:\nError in GPU operator `nvidia.dali.fn.decoders.image`:\nnvjpeg error (5): NVJPEG_STATUS_ALLOCATOR_FAILURE"
+    ),
 }
 LAST_OTHER = {
+    "JAX, cuDNN with memory": "2024-05-01 12:00:00.000000: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\n2024-05-01 12:00:00.000001: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: 38507273344 bytes free, 42505273344 bytes total.\n"
+    + traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed. Look at the errors above for more details."
+    ),
     "Boltz": "| WARNING: ran out of memory, skipping batch\nNumber of failed examples: 1\n"
     + traceback("FileNotFoundError: [Errno 2] No such file or directory: 'out/predictions'"),
     "Composer": "INFO: CUDA out of memory detected. Gradient Accumulation increased from 1 -> 2, and the batch will be retrained.\n"

@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from radrm.core.words import JobState
 from radrm.daemon.counting import Counts
-from radrm.documents.base import GPU_STATES as DOCUMENTED
+from radrm.documents.base import GPU_STATES
 from radrm.errors import Refused, Unreachable, UsageError
 from radrm.metrics.exposition import exposition, reason_of
-from radrm.metrics.table import GPU_STATES, METRICS
+from radrm.metrics.table import METRICS
 from tests.cli.fakes import ESC, Script, gpu
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -137,7 +137,3 @@ def test_without_a_daemon_it_is_down() -> None:
     assert b"radrm_up 0.0\n" in text and b"radrm_build_info" not in text
     assert "no radrm daemon answers" in (reason_of(text) or "")
     assert reason_of(exposition(Daemon([]))) is None  # type: ignore[arg-type]
-
-
-def test_the_states_of_a_gpu_are_all_there_are() -> None:
-    assert DOCUMENTED == GPU_STATES

@@ -144,7 +144,7 @@ def radrm_of_others(cluster: Cluster) -> Path:
 def open_to_all(home: Path) -> None:
     """Give a daemon's folder the modes of the system's."""
     for names, mode in (
-        ((".", "attempts", "checkpoints", "run/progress", "run/elastic"), 0o711),
+        ((".", "attempts", "checkpoints", "elastic", "run/progress"), 0o711),
         (("run",), 0o755),
         (("spool",), 0o1777),
         (("run/radrm.sock",), 0o666),

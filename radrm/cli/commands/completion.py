@@ -27,7 +27,7 @@ def completion(words: list[str]) -> None:
     """
     shell, *line = words
     if shell not in SHELLS:
-        raise UsageError(f"radrm completion: {shell[:40]!r} is not {_SHELL}")
+        raise UsageError(f"completion: {shell[:40]!r} is not {_SHELL}")
     if line:
         print_text("".join(f"{each}\n" for each in answer(shell, line)))
         return

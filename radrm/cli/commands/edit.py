@@ -7,28 +7,13 @@ from radrm.cli.parameters import JSON, OF_JOBS, REFERENCES, WORDS, Parameter
 from radrm.cli.results import job_name, show_results
 from radrm.client.connection import command_jobs
 from radrm.errors import UsageError
-from radrm.jobfile.options import FIXED, SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.client.text import Document
     from radrm.jobfile.options import RawOptions
 
-_OF_LIVE_JOBS = (
-    "time",
-    "signal",
-    "priority",
-    "due",
-    "weight",
-    "retries",
-    "retry-on",
-    "silent-limit",
-    "expect-idle",
-    "requeue",
-    "comment",
-)
-
-
+EDIT_USAGE = ("radrm edit JOB... OPTIONS",)
 EDIT_PARAMETERS = (
     Parameter("jobs", WORDS, f"Jobs: {REFERENCES}.", "JOB..."),
     Parameter("options", OF_JOBS, "Options to change."),
@@ -37,7 +22,17 @@ EDIT_PARAMETERS = (
 
 
 def edit(jobs: list[str], options: RawOptions, as_json: bool) -> int:
-    """Change options of jobs: priority, time limit, memory... (radrm edit --help)."""
+    """Change options of jobs: priority, time limit, memory...
+
+    Options that are not given stay as they are. All options of a waiting job can change; of a
+    running job only those marked *.
+
+    \b
+    Examples:
+      radrm edit 12 --priority=10
+      radrm edit 'sweep-*' --time=2:00:00 --gpu-memory=12G
+      radrm edit 12 --due=+4h
+    """
     if not jobs:
         raise UsageError("command line: no job named; write: radrm edit JOB --priority=10")
     results = command_jobs("edit", jobs, options=to_change(options), folders=True)
@@ -47,30 +42,3 @@ def edit(jobs: list[str], options: RawOptions, as_json: bool) -> int:
 def _describe(result: Document) -> str:
     warning = f"; warning: {result['warning']}" if result.get("warning") else ""
     return f"Changed {job_name(result)}{warning}"
-
-
-def edit_help() -> str:
-    """The text of `radrm edit --help`."""
-    lines = [
-        "Usage: radrm edit JOB... OPTIONS",
-        "",
-        f"Change jobs: {REFERENCES}.",
-        "Options that are not given stay as they are. All options of a waiting job can",
-        "change; of a running job only those marked *.",
-        "",
-        "Examples:",
-        "  radrm edit 12 --priority=10",
-        "  radrm edit 'sweep-*' --time=2:00:00 --gpu-memory=12G",
-        "  radrm edit 12 --due=+4h",
-        "",
-        "Options:",
-    ]
-    for option in SHOWN:
-        if option.name in FIXED:
-            continue
-        mark = "*" if option.name in _OF_LIVE_JOBS else " "
-        if len(option.usage) > 28:
-            lines += [f" {mark}{option.usage}", f"{'':32}{option.help}"]
-        else:
-            lines.append(f" {mark}{option.usage:<28}  {option.help}")
-    return "\n".join([*lines, "  --json                        one JSON document"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from radrm.cli.parameters import CHOSEN_JOBS, FLAG, JOBS, JSON, OF_JOBS, STATE, USER, Parameter
 from radrm.cli.results import job_name, run_on_jobs
-from radrm.client.connection import Client
+from radrm.client.connection import Client, changes_of
 from radrm.client.text import print_json, warn
 
 TYPE_CHECKING = False
@@ -145,18 +145,8 @@ def requeue(
 
 
 def to_change(options: RawOptions) -> RawOptions:
-    """Return options with absolute moments. Raises `UsageError` for what no edit can change."""
-    from radrm.jobfile.command_line import check_edit
-    from radrm.jobfile.options import MOMENTS
-
-    check_edit(options, "command line")
-    if not MOMENTS & options.keys():
-        return options
-    from radrm.host.storage.submission import here
-    from radrm.jobfile.parsing import dated
-
-    with Client() as client:  # the clock of simulated GPUs may run faster than this machine's
-        return dated(options, here(client.ask("ping")["now"]), "command line")
+    with Client() as client:
+        return changes_of(options, "command line", client.ask)
 
 
 WAIT_PARAMETERS = (JOBS, JSON)

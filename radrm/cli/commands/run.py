@@ -19,6 +19,7 @@ from radrm.client.submitting import check, put
 from radrm.client.text import FINAL, WAITING, my_name, print_text, warn
 from radrm.errors import RadrmError, UsageError
 from radrm.host import sessions
+from radrm.jobfile.command_line import RUN_PARAMETERS as RUN_PARAMETERS
 from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
 from radrm.jobfile.inherited import submit_with
 from radrm.jobfile.radfile import name_of
@@ -32,18 +33,31 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_S = 0.05
 
 
+RUN_USAGE = ("radrm run [OPTIONS] [--pty] [--] COMMAND [ARGUMENT]...",)
+
+
 def run(argv: list[str]) -> int:
-    """Run the command. Returns the exit code of the job. Raises `RadrmError`."""
+    """Queue a command, and run it tied to this terminal.
+
+    It shows the command's output, passes Ctrl-C on, and ends with its exit code. A second Ctrl-C,
+    and one while the job waits, cancels the job. With --pty all keys go to the command; a shell
+    ends by `exit`. When this terminal or its connection is lost, the command ends: HUP (with
+    --pty), then TERM.
+
+    \b
+    Examples:
+      radrm run --gpus=1 --pty -- bash
+      radrm run --gpus=1 --pty -- jupyter lab --no-browser
+      radrm run --gpu-memory=8G -- python train.py
+    """
     request = _as_jupyter(parse_run(argv))
     if request.help:
-        from radrm.jobfile.option_help import run_help  # only the help needs it
+        from radrm.cli.help import help_of  # only the help needs it
 
-        print_text(run_help(request.help_all))
+        print_text(help_of("run", request.help_all))
         return 0
     if request.pty and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "radrm run: --pty needs a terminal on standard input and output; leave it out"
-        )
+        raise UsageError("run: --pty needs a terminal on standard input and output; leave it out")
     hint = JupyterHint(os.environ, my_name(), request.jupyter)
     with (
         Client() as client,

@@ -68,7 +68,7 @@ def migrate(words: list[str], no_wait: bool, as_json: bool) -> int:
       radrm migrate 12 3
     """
     if len(words) > 2:
-        raise UsageError("radrm migrate: it takes one job and at most one GPU")
+        raise UsageError("migrate: it takes one job and at most one GPU")
     where = {"device": words[1]} if len(words) > 1 else {}
     wait = partial(wait_saved, moves=True)
     return run_and_wait("migrate", words[:1], where, wait, _moved, no_wait, as_json)

@@ -14,6 +14,7 @@ from radrm.client.text import print_json, print_text, say, warn
 from radrm.errors import UsageError, plain
 from radrm.host.storage.paths import not_running
 from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
+from radrm.jobfile.command_line import SUBMIT_PARAMETERS as SUBMIT_PARAMETERS
 from radrm.jobfile.confirmation import understood
 from radrm.jobfile.languages import is_data
 
@@ -27,8 +28,24 @@ if TYPE_CHECKING:
     from radrm.host.storage.paths import Paths
 
 
-def run(argv: list[str]) -> int:
-    """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
+SUBMIT_USAGE = (
+    "radrm submit [OPTIONS] FILE... [-- ARGUMENT...]",
+    "radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
+    "radrm submit [OPTIONS] --lines FILE",
+)
+
+
+def submit(argv: list[str]) -> int:
+    """Submit job files, or one command, and print a ticket for each. No daemon needs to run.
+
+    Options here override the #RAD lines of a file; - is standard input.
+
+    \b
+    Examples:
+      radrm submit train.rad
+      radrm submit --gpus=1 --gpu-memory=10G --time=4h -- python train.py
+      radrm submit --param lr=1e-3,1e-4 -- python train.py --lr {lr}
+    """
     before = argv[: argv.index("--") if "--" in argv else None]
     if "--slurm" in before:
         return carry_out(_target("slurm").request_of(argv))
@@ -39,9 +56,9 @@ def run(argv: list[str]) -> int:
 def carry_out(request: SubmitRequest) -> int:
     """Submit what a command line asks for. Returns the exit code."""
     if request.help:
-        from radrm.jobfile.option_help import submit_help  # only the help needs it
+        from radrm.cli.help import help_of  # only the help needs it
 
-        print_text(submit_help(request.help_all))
+        print_text(help_of("submit", request.help_all))
         return 0
     for place, asked in (("cluster", request.cluster), ("pilot", request.pilot)):
         if asked:

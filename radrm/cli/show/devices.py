@@ -76,7 +76,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
     return table_of(
         devices,
         Column("GPU", lambda gpu: str(gpu["index"]), right=True),
-        Column("NAME", device_name, least=10),
+        Column("NAME", device_name, rank=2, least=10),
         Column("STATE", lambda gpu: device_state(gpu["state"])),
         Column("MEMORY", lambda gpu: memory_bar(gpu["used_mib"], gpu["total_mib"]), rank=8),
         Column("USED", lambda gpu: show_mib(gpu["used_mib"]), right=True),
@@ -88,7 +88,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
         *[Column("NEAR", lambda gpu: _near(gpu) or "-", rank=10)] * several,
         Column("CAPS", lambda gpu: "+".join(gpu.get("caps") or ()) or "-", rank=11),
         Column("JOBS", device_jobs, least=8),
-        Column("WHY", lambda gpu: gpu["reason"] or "", least=10, wrap=True),
+        Column("WHY", lambda gpu: gpu["reason"] or "", rank=1, least=10, wrap=True),
     )
 
 

@@ -317,7 +317,7 @@ def _history_table(answer: Document) -> Rows:
         Column("WAITED", lambda job: show_seconds(job.get("waited_s")), right=True, rank=4),
         Column("PEAK", lambda job: show_mib(job["peak_mib"]), right=True, rank=1),
         Column("(EST)", _estimate, right=True, rank=5),
-        Column("EXIT", lambda job: _exit(job["exit_code"]), right=True),
+        Column("EXIT", lambda job: _exit(job["exit_code"]), right=True, rank=1),
     )
 
 

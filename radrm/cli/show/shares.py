@@ -75,7 +75,7 @@ def limits_page(answer: Document) -> list[Part]:
             Column("LIMIT", least=8),
             Column("USE", right=True),
             Column("", rank=2),
-            Column("MEANING", rank=1, least=8, wrap=True),
+            Column("MEANING", rank=1, least=20, wrap=True),
         )
     )
     for each in answer["limits"]:

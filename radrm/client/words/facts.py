@@ -68,15 +68,16 @@ def lasted(job: Document) -> str:
 
 def _who(job: Document, now: float, error: str = "") -> Iterator[Fact]:
     """Who the job is, and its state. `error`: the last line of its standard error."""
-    code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
-    yield "state", f"{job['state']} {lasted(job)}{code}{', held' if job.get('held') else ''}"
+    code = "" if job["exit_code"] is None else f"exit code {job['exit_code']}"
+    said = ", ".join(filter(None, (f"{job['state']} {lasted(job)}", code)))
+    yield "state", f"{said}{', held' if job.get('held') else ''}"
     for each in job.get("warnings") or ():
         yield "warning", warned(each, now)
     for use in job.get("misplaced") or ():
         much = "" if use["used_mib"] is None else f"{show_mib(use['used_mib'])} of "
         yield "uses", f"{much}GPU {use['index']}, which it was not given"
     reason = "" if job.get("warnings") else why(job, now=now)
-    if reason or error:
+    if error or reason not in ("", code):
         yield "why", ": ".join(filter(None, (reason, error)))
     if job.get("left"):
         yield "left", left(job)
@@ -109,7 +110,7 @@ def given(job: Document) -> Iterator[Fact]:
     if job.get("options"):
         yield "options", _line(job["options"])
     found = job.get("environment")
-    if found:
+    if found and found["kind"] != "none":
         yield "environment", " ".join(filter(None, (found["kind"], found["name"])))
 
 

@@ -178,10 +178,7 @@ class Offers:
         state = self._state
         ledger, kept = state.ledgers[uuid], self._kept.get(uuid)
         if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
-            free, idle = ledger.free_mib(), ledger.idle_for()
-            kept = OfDevice(ledger, ledger.version, tuple(ledger.occupants), free, idle)
-            kept.occupants = self._occupants(ledger)
-            self._kept[uuid] = kept
+            kept = self._kept[uuid] = self._look(ledger, ledger.free_mib(), ledger.idle_for())
         elif kept.step is state.step and kept.state_version == state.version:
             return kept
         elif not self._are_present(kept.occupants):
@@ -221,22 +218,15 @@ class Offers:
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
     ) -> Offer:
         """Return a new offer to any job, made from nothing that is kept."""
-        state, smact = self._state, ledger.smact
-        mode = mode_on(state, job, role, ledger) if mode is None else mode
-        return Offer(
-            ledger.device,
-            mode,
-            idle_for(state, job, ledger),
-            free_for(state, job, ledger),
-            smact,
-            ledger.smact_refusal if smact is None else None,
-            tuple(ledger.occupants),
-            refuse_device(state, job, role, ledger, mode),
-            self._occupants(ledger),
-            ledger.load.coarse,
-            smact is None and ledger.warm,
-            state.sharing.loss(ledger.device.name, mode is Collocation.MPS),
-        )
+        state = self._state
+        seen = self._look(ledger, free_for(state, job, ledger), idle_for(state, job, ledger))
+        seen.smact = ledger.smact
+        return self._make(job, role, seen, mode)
+
+    def _look(self, ledger: DeviceLedger, free_mib: int | None, idle: bool) -> OfDevice:
+        found = OfDevice(ledger, ledger.version, tuple(ledger.occupants), free_mib, idle)
+        found.occupants = self._occupants(ledger)
+        return found
 
     def _occupants(self, ledger: DeviceLedger) -> tuple[Occupant, ...]:
         jobs, attempts, device = self._state.jobs, self._state.attempts, ledger.device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 from radrm.core.constraints.claims import idle_for
 from radrm.core.constraints.fit import (
@@ -20,14 +19,11 @@ from radrm.core.constraints.nodes import (
     refuse_bookings,
     refuse_caps,
 )
-from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share
+from radrm.core.records import Job, OuterJob, Placement, Refusal, Role, Share, TaskId, by_task
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Unit
-
-TaskId: TypeAlias = tuple[str, int]
-"""A task's role and number."""
 
 
 def refuse_start(state: State, job: Job) -> Refusal | None:
@@ -62,7 +58,7 @@ def check_placement(
     )
     if refusal is not None:
         return refusal
-    tasks, kept = _tasks_on(placement), set(shares_by_task(present)) if present else ()
+    tasks, kept = _tasks_on(placement), set(by_task(present.shares)) if present else ()
     for uuid, reserved in placement.reserved().items():
         if all(task in kept for task in tasks[uuid]):
             continue
@@ -136,7 +132,7 @@ def _check_shape(roles: Mapping[str, Role], placement: Placement) -> Refusal | N
             span = f"{role.count_min}..{role.count_max}"
             why = f"role {name} runs with {span} tasks"
             return Refusal("count", why, None, role.count_min, counts.get(name), unit=Unit.TASKS)
-    for (name, task), shares in shares_by_task(placement).items():
+    for (name, task), shares in by_task(placement.shares).items():
         if name not in roles:
             return Refusal("role", f"the job has no role {name}")
         wanted = roles[name].needs.gpus
@@ -192,12 +188,4 @@ def _tasks_on(placement: Placement) -> dict[str, list[TaskId]]:
     for share in placement.shares:
         if share.device is not None:
             found.setdefault(share.device, []).append((share.role, share.task))
-    return found
-
-
-def shares_by_task(placement: Placement) -> dict[TaskId, list[Share]]:
-    """Return the shares of each task, in their order."""
-    found: dict[TaskId, list[Share]] = {}
-    for share in placement.shares:
-        found.setdefault((share.role, share.task), []).append(share)
     return found

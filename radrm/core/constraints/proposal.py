@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from radrm.core.constraints.fit import refuse_more
 from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_caps
-from radrm.core.constraints.placement import check_placement, refuse_start, shares_by_task
+from radrm.core.constraints.placement import check_placement, refuse_start
 from radrm.core.constraints.reserve import check_reserve
 from radrm.core.proposals import (
     Cancel,
@@ -25,7 +25,7 @@ from radrm.core.proposals import (
     TakeCheckpointNow,
     Warn,
 )
-from radrm.core.records import Attempt, Job, Placement, Refusal, Share
+from radrm.core.records import Attempt, Job, Placement, Refusal, Share, by_task
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing, Unit
@@ -109,7 +109,7 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
         return _UNSAVED
     if target == attempt.placement:
         return SAME_SIZE
-    before, then = shares_by_task(attempt.placement), shares_by_task(target)
+    before, then = by_task(attempt.placement.shares), by_task(target.shares)
     if any(_lasting(then[task]) != _lasting(before[task]) for task in before.keys() & then.keys()):
         return Refusal("resize", "a task that stays keeps its memory, and on a GPU its place")
     if target.collocation is not attempt.placement.collocation:

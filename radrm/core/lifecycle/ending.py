@@ -72,7 +72,7 @@ from radrm.core.lifecycle.outer_job import end_without_outer, retries_loss, runs
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.records import Attempt, Chip, Job
 from radrm.core.rules import Recovery
-from radrm.core.state.doubts import QUICK_S, Run
+from radrm.core.state.doubts import QUICK_S, Tried
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.state.timers import DOUBT_OVER, Timer
@@ -209,33 +209,33 @@ _LONGER = 3.0
 
 def _judge_devices(state: State, job: Job, attempt: Attempt) -> None:
     """Doubt the device of an attempt that failed at once, or end the doubts about its devices."""
-    now, run = state.step.now, _run_of(job, attempt)
-    if run is None:
+    now, tried = state.step.now, _tried_by(job, attempt)
+    if tried is None:
         return
-    if attempt.outcome is Outcome.COMPLETED or now.boot_s - run.started_s >= QUICK_S:
-        state.put_doubts(state.doubts.worked(run))
+    if attempt.outcome is Outcome.COMPLETED or now.boot_s - tried.started_s >= QUICK_S:
+        state.put_doubts(state.doubts.worked(tried))
         return
-    if attempt.outcome is not Outcome.FAILED or len(run.devices) > 1:
+    if attempt.outcome is not Outcome.FAILED or len(tried.devices) > 1:
         return
-    live = (_run_of(state.jobs[job_id], each) for job_id, each in state.attempts.items())
-    enough_s = min(QUICK_S, _LONGER * (now.boot_s - run.started_s))
+    live = (_tried_by(state.jobs[job_id], each) for job_id, each in state.attempts.items())
+    enough_s = min(QUICK_S, _LONGER * (now.boot_s - tried.started_s))
     works = (each for each in live if each is not None and now.boot_s - each.started_s >= enough_s)
-    doubt = state.doubts.failed(run, now, works)
+    doubt = state.doubts.failed(tried, now, works)
     if doubt is not None:
         state.put_doubts([doubt])
         state.wake(Timer(state.doubts.until_s(doubt), DOUBT_OVER))
         uuid, uid = doubt
         gpu = state.ledgers[uuid].device.index if uuid in state.ledgers else uuid
-        whose = "" if uid is None else f" of {run.user}"
+        whose = "" if uid is None else f" of {tried.user}"
         state.step.log_lines.append(f"GPU {gpu} takes no job{whose}: {state.doubts.now[doubt]}")
 
 
-def _run_of(job: Job, attempt: Attempt) -> Run | None:
+def _tried_by(job: Job, attempt: Attempt) -> Tried | None:
     """Return where an attempt ran, and since when; None without a device, or if it never ran."""
     if attempt.started is None or not attempt.devices:
         return None
     started_s, submitted_s = attempt.started.boot_s, job.submitted.wall_s
-    return Run(job.spec.uid, job.spec.user, attempt.devices, started_s, submitted_s)
+    return Tried(job.spec.uid, job.spec.user, attempt.devices, started_s, submitted_s)
 
 
 def lift_doubts(state: State) -> bool:

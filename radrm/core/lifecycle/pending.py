@@ -89,7 +89,7 @@ from radrm.core.proposals import (
     SetShares,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Job, Pending, Placement, Progress, Share, Task
+from radrm.core.records import Attempt, Job, Pending, Placement, Progress, Share, Task, by_task
 from radrm.core.state.readings import merged
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, DEADLINE, KILL, Timer
@@ -278,7 +278,7 @@ def _end_resize(
 
 def _new_shares(before: Placement, then: Placement) -> list[Share]:
     """Return the shares of the tasks that are only in the later placement."""
-    tasks = {(share.role, share.task) for share in before.shares}
+    tasks = by_task(before.shares)
     return [share for share in then.shares if (share.role, share.task) not in tasks]
 
 
@@ -289,7 +289,7 @@ def _devices(shares: list[Share]) -> list[str]:
 def _tasks_on(attempt: Attempt, placement: Placement) -> tuple[Task, ...]:
     """Return the tasks of a placement: present ones unchanged, and new ones."""
     before = {(task.role, task.number): task for task in attempt.tasks}
-    wanted = dict.fromkeys((share.role, share.task) for share in placement.shares)
+    wanted = by_task(placement.shares)
     return tuple(before.get(task) or Task(role=task[0], number=task[1]) for task in wanted)
 
 

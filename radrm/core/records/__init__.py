@@ -80,6 +80,8 @@ from radrm.core.records.placement import (
     Reservation,
     ReservationKey,
     Share,
+    TaskId,
+    by_task,
 )
 from radrm.core.records.time import CLOCK_SET_S, Instant, moment, plain_moment
 
@@ -139,11 +141,13 @@ __all__ = [
     "Sharer",
     "Stop",
     "Task",
+    "TaskId",
     "TaskUse",
     "Usage",
     "Use",
     "UserReservation",
     "UserUse",
+    "by_task",
     "moment",
     "plain_moment",
 ]

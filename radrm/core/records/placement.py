@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from radrm.core.records.devices import LOCAL_NODE
@@ -34,6 +35,18 @@ class Share(Stored):
     def of_cpu(self) -> tuple[str | None, str, int, float | None, float | None]:
         """Its part of the CPUs, and whose it is."""
         return self.device, self.role, self.task, self.cpus, self.cpu_weight
+
+
+TaskId: TypeAlias = tuple[str, int]
+"""A task's role and number."""
+
+
+def by_task(shares: Iterable[Share]) -> dict[TaskId, list[Share]]:
+    """Return the shares of each task, in their order."""
+    found: dict[TaskId, list[Share]] = {}
+    for share in shares:
+        found.setdefault((share.role, share.task), []).append(share)
+    return found
 
 
 class Placement(Stored):

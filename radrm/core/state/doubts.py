@@ -48,8 +48,8 @@ _PAUSE_S = 60.0
 _LONGEST_S = 600.0
 
 
-class Run(Struct, frozen=True):
-    """An attempt that has ended, or works until now: whose, where, and from when on.
+class Tried(Struct, frozen=True):
+    """An attempt on devices that has ended, or works until now: whose, where, from when on.
 
     `started_s` is of the clock since boot, `submitted_s` of the wall clock.
     """
@@ -68,10 +68,10 @@ class _Failures(Struct):
     first_submitted_s: float
     last_s: float
 
-    def independent(self, runs: Iterable[Run]) -> int:
-        """Return how many mistakes these would be. `runs`: those that work elsewhere."""
+    def independent(self, others: Iterable[Tried]) -> int:
+        """Return how many mistakes these would be. `others`: those that work elsewhere."""
         since_s = self.first_submitted_s - SAME_TIME_S
-        return self.count if any(each.submitted_s >= since_s for each in runs) else 1
+        return self.count if any(each.submitted_s >= since_s for each in others) else 1
 
 
 class _Streak(Struct):
@@ -81,18 +81,18 @@ class _Streak(Struct):
     users: set[int] = field(default_factory=set)
     """Those with a failure that counts since the last pause for all."""
 
-    def add(self, run: Run, wall_s: float) -> bool:
+    def add(self, tried: Tried, wall_s: float) -> bool:
         """Add a failure at this date. Returns whether it counts."""
-        known = self.of_user.get(run.uid)
+        known = self.of_user.get(tried.uid)
         if known is None:
-            self.of_user[run.uid] = _Failures(1, run.submitted_s, wall_s)
-            self.users.add(run.uid)
+            self.of_user[tried.uid] = _Failures(1, tried.submitted_s, wall_s)
+            self.users.add(tried.uid)
             return True
-        counts = run.submitted_s < known.last_s + CORRECTED_S
+        counts = tried.submitted_s < known.last_s + CORRECTED_S
         if counts:
-            self.users.add(run.uid)
+            self.users.add(tried.uid)
         known.count += counts
-        known.first_submitted_s = min(known.first_submitted_s, run.submitted_s)
+        known.first_submitted_s = min(known.first_submitted_s, tried.submitted_s)
         known.last_s = wall_s
         return counts
 
@@ -107,33 +107,33 @@ class Doubts:
     def __init__(self) -> None:
         self._streaks: dict[str, _Streak] = {}
         self._pauses: Pauses[Doubt] = Pauses(_PAUSE_S, _LONGEST_S)
-        self._worked: dict[int, Run] = {}
+        self._worked: dict[int, Tried] = {}
         """The last job of each user that worked and ended since a streak began."""
         self.now: dict[Doubt, str] = {}
         """Why a device is doubted."""
 
-    def worked(self, run: Run) -> list[Doubt]:
+    def worked(self, tried: Tried) -> list[Doubt]:
         """Note that a job worked: it ends the streaks that are older than its start, and the doubts
         that are returned."""
         over: list[Doubt] = []
-        for uuid in run.devices:
+        for uuid in tried.devices:
             streak = self._streaks.get(uuid)
-            if streak is not None and run.started_s >= streak.since_s:
+            if streak is not None and tried.started_s >= streak.since_s:
                 over += self.trust(uuid)
         if self._streaks:
-            self._worked[run.uid] = run
+            self._worked[tried.uid] = tried
         return over
 
-    def failed(self, run: Run, now: Instant, live: Iterable[Run]) -> Doubt | None:
+    def failed(self, tried: Tried, now: Instant, live: Iterable[Tried]) -> Doubt | None:
         """Note that a job failed at once. Returns what is doubted from now on, if anything is.
 
         `live`: the jobs that work at this moment.
         """
-        (uuid,) = run.devices
-        if (uuid, None) in self.now or (uuid, run.uid) in self.now:
+        (uuid,) = tried.devices
+        if (uuid, None) in self.now or (uuid, tried.uid) in self.now:
             return None
         streak = self._streaks.setdefault(uuid, _Streak(now.boot_s))
-        if not streak.add(run, now.wall_s):
+        if not streak.add(tried, now.wall_s):
             return None
         elsewhere = []
         for each in (*live, *self._worked.values()):
@@ -152,9 +152,9 @@ class Doubts:
         if len(streak.users) > 1 and (rested or together >= MOST):
             streak.users.clear()
             return self._doubt((uuid, None), "jobs", now.boot_s)
-        rested = rested or self._pauses.last((uuid, run.uid)) is not None
-        if rested or found[run.uid] >= MOST:
-            return self._doubt((uuid, run.uid), f"jobs of {run.user}", now.boot_s)
+        rested = rested or self._pauses.last((uuid, tried.uid)) is not None
+        if rested or found[tried.uid] >= MOST:
+            return self._doubt((uuid, tried.uid), f"jobs of {tried.user}", now.boot_s)
         return None
 
     def _doubt(self, doubt: Doubt, jobs: str, now_s: float) -> Doubt:

@@ -114,8 +114,7 @@ class EndedFollowers:
                     waits_for[follower.id] = 0
                     todo.append(follower)
                 waits_for[follower.id] += 1
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         seen = {job.id for job in first}
         level, levels = first, []
         while level:
@@ -127,8 +126,7 @@ class EndedFollowers:
                     ready[follower.id] = follower
             level = list(ready.values())
             levels.append(sorted(ready))
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         return [ids for ids in levels if ids]
 
     def _of(self, job: Job) -> list[Job]:
@@ -157,8 +155,7 @@ def cancel(loop: Loop, request: Request, dry: bool = False) -> Work[list[JobResu
     followers = Followers(find, unfinished)
     for job in loop.scheduler.snapshot.jobs:
         followers.note(job)
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
 
     def make_event(job: Job) -> ev.Event | None:
         if job.state.final and job.id in unfinished:
@@ -244,6 +241,10 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
         changes = yield from Changes.of(loop, request)
     coming: Counter[int] = Counter()
     """By user: the jobs of this command that the scheduler has not queued yet."""
+    selection = yield from select_jobs(loop, request, by_filter=True)
+    by_name = selection.by_name
+    partly_ended: dict[int, bool] = {}
+    """By array. Such a name hardly means the elements that still run."""
     follows = request.words.get("followers") is True
     from_start = request.words.get("from_start") is True
     saving: set[int] = set()
@@ -261,6 +262,15 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
             raise Refused(
                 f"job {job.label} is {job.state.value}; there is nothing to run again{step}"
             )
+        if job.state.live and job.id in by_name and job.array is not None:
+            array_id = job.array.array_id
+            if array_id not in partly_ended:
+                partly_ended[array_id] = any(s.final for s in loop.store.array_states(array_id))
+            if partly_ended[array_id]:
+                raise Refused(
+                    f"job {job.label} is {job.state.value}, and others of its array have ended; "
+                    "name it by its id, or say which are meant, as --state failed"
+                )
         if changes is None or "priority" not in changes.names:
             _check_priority(loop, request, job)
         mine = loop.parts.users.of(request.client.uid)
@@ -285,7 +295,6 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
         loop.process([*edits, *events], edits=changed)
         edits.clear()
 
-    selection = yield from select_jobs(loop, request, by_filter=True)
     results = yield from for_each_job(loop, request, selection, make_event, carry_out)
     if not follows:
         return results
@@ -310,8 +319,7 @@ def _followers_of(
             job = None if state is JobState.COMPLETED else loop.store.job(job_id)
             if job is not None and selection.refusal(job) is None:
                 ended.note(job)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
     look_up = References(loop.scheduler, loop.store)
     again = (look_up.current(job_id) for job_id in requeued if isinstance(job_id, int))
     return (yield from ended.levels(job for job in again if job is not None))

@@ -201,8 +201,7 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
         raise UsageError("the request takes a job's name")
     kind = loop.scheduler.device_kind()
     program, length = parts_of(mark)
-    same = loop.store.runs.same(program, uid, SAME_RUNS) if program is not None else ()
-    brief = loop.store.runs.brief(program, uid, SAME_RUNS) if program is not None else ()
+    same, brief = loop.store.runs.of_program(program, uid, SAME_RUNS)
     named = loop.store.runs.named(name, uid, SAME_RUNS) if name is not None else ()
     recent = loop.store.runs.recent(kind, MOST_RUNS)
     return {
@@ -330,8 +329,7 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[Any]]:
         )
         notes = [*unmet, *not_notified(loop, asked), *_not_here(loop, asked)]
         found.append([why, notes])
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return found
 
 

@@ -131,8 +131,7 @@ def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[dict[str, Any] 
         if job is None and taken is not None:
             job = loop.store.job(taken.first_id)
         found.append(_taken_in(loop, job) if job is not None else None)
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return found
 
 

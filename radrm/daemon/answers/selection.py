@@ -15,7 +15,13 @@ from radrm.core.records import Job
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
+from radrm.daemon.views.arguments import (
+    MAX_FINISHED,
+    Words,
+    asks_for_ended,
+    filters,
+    references,
+)
 from radrm.daemon.views.references import Found, References, check_count
 from radrm.errors import RadrmError, Refused
 
@@ -39,6 +45,14 @@ class Selection(Struct, frozen=True):
     @property
     def ids(self) -> Iterator[int]:
         return (job_id for each in self.found for job_id in each.ids)
+
+    @property
+    def by_name(self) -> set[int]:
+        """The jobs that a name or glob chose, and neither an id nor a state."""
+        if self.keep is not None:
+            return set()
+        by_id = {job_id for each in self.found if not each.by_name for job_id in each.ids}
+        return set(self.ids) - by_id
 
     def refusal(self, job: Job) -> RadrmError | None:
         """Why the client may not command a job; None where it may."""
@@ -89,6 +103,7 @@ def _select(loop: Loop, words: Words, uid: int, by_filter: bool) -> Work[Selecti
             *(loop.scheduler, loop.store, None if is_administrator(uid) else uid),
             others=False,
             me=uid,
+            ended=by_filter and asks_for_ended(words),
         )
         found = yield from look_up.find(references(words))
         selection = Selection(found, keep, uid)
@@ -107,15 +122,13 @@ def _filtered(loop: Loop, words: Words, uid: int, keep: Callable[[Job], bool]) -
     for job in loop.scheduler.snapshot.jobs:
         if keep(job) and (named_user or job.spec.uid == uid):
             found.append(job.id)
-        if pace.spent:
-            yield from pace.rest()
-    if any(wanted.final for wanted in states(words)):
+        yield from pace.rest_if_spent()
+    if asks_for_ended(words):
         for job_id in loop.store.finished(MAX_FINISHED):
             ended = loop.store.job(job_id)
             if ended is not None and keep(ended) and (named_user or ended.spec.uid == uid):
                 found.append(job_id)
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
     return found
 
 

@@ -122,8 +122,7 @@ def _first_waiting(snapshot: Snapshot, uid: int) -> Work[list[Row]]:
             for place, job in enumerate(line[at : at + _PLACES], at + 1):
                 if job.spec.uid == uid:
                     return [Row(job, place)]
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
     return [Row(job) for job in snapshot.aside if job.spec.uid == uid][:1]
 
 
@@ -179,8 +178,7 @@ def documents_of(
         if most_bytes < 0 and found:
             return found, True
         found.append(document)
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return found, False
 
 

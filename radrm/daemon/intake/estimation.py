@@ -23,15 +23,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from radrm.config import Config
-from radrm.core.records import Estimate, Job, Profiled
+from radrm.core.events import PredictionsReady
+from radrm.core.records import Estimate, Instant, Job, Profiled
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
-from radrm.estimators.learning.fingerprint import (
-    parts_of,
-)
+from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of, with_other_sizes
 from radrm.estimators.traces import Traced
@@ -80,14 +79,6 @@ class Knowledge(Struct, frozen=True):
 
 
 NOTHING_KNOWN = Knowledge()
-
-
-class Again(Struct, frozen=True):
-    """What is predicted of a waiting job anew."""
-
-    job_id: int
-    estimates: tuple[Estimate, ...]
-    profile: tuple[Profiled, ...]
 
 
 class Estimation:
@@ -159,8 +150,10 @@ class Estimation:
         """Note that a job has ended, with or without its estimates."""
         self._service.drop(job_id)
 
-    def again(self, runs: Sequence[Run], waiting: Iterable[Job]) -> tuple[Again, ...]:
-        """Predict those of the waiting jobs again of which `runs` are earlier runs.
+    def again(
+        self, runs: Sequence[Run], waiting: Iterable[Job], now: Instant
+    ) -> PredictionsReady | None:
+        """Predict those of the waiting jobs again of which `runs` are earlier runs; None for none.
 
         Nothing is read for other jobs. Raises `StoreError`.
         """
@@ -173,17 +166,15 @@ class Estimation:
             if program is not None and (job.spec.uid, program) in ended
         ]
         if not wanted:
-            return ()
+            return None
         kind, read, chips = self.device_kind(), self._store.runs, self._chips()
         same = {
-            (uid, program): (
-                read.same(program, uid, SAME_RUNS),
-                read.brief(program, uid, SAME_RUNS),
-            )
+            (uid, program): read.of_program(program, uid, SAME_RUNS)
             for uid, program in {owned for _, owned, _ in wanted}
         }
         found: dict[object, tuple[tuple[Estimate, ...], tuple[Profiled, ...]]] = {}
-        predicted = []
+        anew: dict[int, tuple[Estimate, ...]] = {}
+        profiles: dict[int, tuple[Profiled, ...]] = {}
         for job, owned, length in wanted:
             key = owned, length, job.spec.time_limit_s
             if key not in found:
@@ -202,17 +193,17 @@ class Estimation:
                     )
                 )
                 found[key] = estimates, profile
-            estimates, profile = found[key]
-            predicted.append(Again(job.id, estimates, with_other_sizes(profile, job.profile)))
-        return tuple(predicted)
+            anew[job.id], profile = found[key]
+            profiles[job.id] = with_other_sizes(profile, job.profile)
+        predicted = tuple(anew.items())
+        return PredictionsReady(at=now, estimates=predicted, profiles=tuple(profiles.items()))
 
     def _described(
         self, job_file: JobFile, envelope: Envelope, mark: str | None, uid: int
     ) -> Description:
         program, length = parts_of(mark)
         runs, described = self._store.runs, describe(job_file, envelope.environment)
-        same = runs.same(program, uid, SAME_RUNS) if program is not None else ()
-        brief = runs.brief(program, uid, SAME_RUNS) if program is not None else ()
+        same, brief = runs.of_program(program, uid, SAME_RUNS)
         others = self._of_other_sizes(job_file, envelope, uid)
         # Runs of the same name are read only where there are no better ones: intake is quick.
         named = () if same else runs.named(described.spec.name, uid, SAME_RUNS)
@@ -239,9 +230,8 @@ class Estimation:
         found: tuple[Profiled, ...] = ()
         for gpus in range(options.least_gpus + 1, most + 1):
             program, length = parts_of(fingerprint_of(job_file, envelope, gpus))
-            if program is not None:
-                same = runs.same(program, uid, SAME_RUNS)
-                found += profile_of((*same, *runs.brief(program, uid, SAME_RUNS)), length)
+            same, brief = runs.of_program(program, uid, SAME_RUNS)
+            found += profile_of((*same, *brief), length)
         return found
 
     def contexts(self, uid: int) -> dict[str, float]:

@@ -200,7 +200,7 @@ class Scan:
         self._arrivals = arrivals
         self._estimation = estimation
         self._tick = tick
-        self._steps = steps
+        self._steps = steps or OuterSteps()
         self._admission = Admission(users, loop.scheduler, tick)
         self._list_at_s = float("-inf")
         self._backlog = _Backlog()
@@ -364,7 +364,7 @@ class Scan:
             envelope, parsed = stored.envelope, stored.parsed
         batch = self._batch(arrival, envelope, parsed)
         outer = batch.outer if taken is None else None
-        if outer and self._steps and self._steps.is_repeated(outer, envelope.ticket):
+        if outer and self._steps.is_repeated(outer, envelope.ticket):
             log.warning("the spool's file %r is dropped: its Slurm job has a job", arrival.name)
             self._finish(arrival)
             return
@@ -412,7 +412,7 @@ class Scan:
                 lambda word: self._find(word, arrival.name),
                 parsed,
                 self._admission.users.of(arrival.uid),
-                None if self._steps is None or parsed else self._steps.outer_of,
+                None if parsed else self._steps.outer_of,
             )
         except (_NotYet, *MACHINE):
             raise

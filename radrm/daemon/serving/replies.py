@@ -12,11 +12,11 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
-from radrm.host.sockets import Peer
+from radrm.daemon.serving.slots import Connection
 
 MAX_HELD = 64 * 2**20
 MAX_HELD_OF_ONE_USER = 16 * 2**20
@@ -59,19 +59,7 @@ def _encoded(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
-class Reader(Protocol):
-    """A connection that an answer is sent to; its client has read nothing since `since`."""
-
-    client: Peer
-    since: float
-
-    def end(self) -> None: ...
-
-
-C = TypeVar("C", bound=Reader)
-
-
-class Held(Generic[C]):
+class Held:
     """Counts the bytes that wait for their readers. When one user or all users hold too many,
     it ends the connections that have not read for the longest time. It begins with the user who
     holds most."""
@@ -80,11 +68,11 @@ class Held(Generic[C]):
         self._most = most
         self._most_of_one = of_one_user
         self._lock = threading.Lock()
-        self._bytes: dict[C, int] = {}
+        self._bytes: dict[Connection, int] = {}
         self._of_user: Counter[int] = Counter()
 
     @contextlib.contextmanager
-    def while_sent(self, connection: C, size: int) -> Iterator[None]:
+    def while_sent(self, connection: Connection, size: int) -> Iterator[None]:
         """Count these bytes until they are sent or the connection ends."""
         with self._lock:
             self._bytes[connection] = size
@@ -96,14 +84,14 @@ class Held(Generic[C]):
             with self._lock:
                 self._drop(connection)
 
-    def _drop(self, connection: C) -> None:
+    def _drop(self, connection: Connection) -> None:
         size = self._bytes.pop(connection, 0)
         uid = connection.client.uid
         self._of_user[uid] -= size
         if self._of_user[uid] <= 0:
             del self._of_user[uid]
 
-    def _make_room(self, newest: C) -> None:
+    def _make_room(self, newest: Connection) -> None:
         uid = newest.client.uid
         while self._of_user[uid] > self._most_of_one and self._end_one(uid, newest):
             pass
@@ -112,7 +100,7 @@ class Held(Generic[C]):
             if not self._end_one(most, newest):
                 return
 
-    def _end_one(self, uid: int, newest: C) -> bool:
+    def _end_one(self, uid: int, newest: Connection) -> bool:
         """End the connection of a user that has not read for the longest time."""
         slow = [c for c in self._bytes if c.client.uid == uid and c is not newest]
         if not slow:

@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import itertools
 import logging
-import select
 import socket
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct, field
-
 from radrm.config import NOBODY, UserLimits
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
-from radrm.daemon.serving.slots import LONGEST_WAIT_S, Rates, Slots
+from radrm.daemon.serving.slots import LONGEST_WAIT_S, Connection, Rates, Slots
 from radrm.errors import RadrmError, Refused, Unreachable
 from radrm.host.home import Held as HeldPlaces
 from radrm.host.sockets import Peer, connect, listen, peer
@@ -120,30 +117,6 @@ class Request:
         return self._answer if self._answered.wait(seconds) else None
 
 
-class Connection(Struct, eq=False):
-    """The open connection of one client."""
-
-    socket: socket.socket
-    client: Peer
-    since: float = field(default_factory=time.monotonic)
-    """Since when the client neither asks nor reads."""
-    silent: bool = True
-
-    def end(self) -> None:
-        """End all reads and writes of this connection. Safe in any thread."""
-        try:
-            self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-    @property
-    def gone(self) -> bool:
-        """True when the client has closed its end."""
-        look = select.poll()
-        look.register(self.socket, 0)
-        return bool(look.poll(0))
-
-
 class Server:
     """Listens at `path`; calls `submit` with each request, from threads of its own.
 
@@ -163,11 +136,11 @@ class Server:
         self._unreached = False
         self._listen()
         self._submit = submit
-        self._slots: Slots[Connection] = Slots()
+        self._slots = Slots()
         if users.shared:
             self._slots = Slots(of_one_user=lambda uid: users.of(uid).connections)
         self._rates = Rates(lambda uid: users.of(uid).requests_per_s)
-        self._held: Held[Connection] = Held()
+        self._held = Held()
         self._closing = False
         self._pause = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="server", daemon=True)

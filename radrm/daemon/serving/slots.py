@@ -1,4 +1,4 @@
-"""Limits of connections: how many, and how many requests of each user.
+"""Connections, and their limits: how many, and how many requests of each user.
 
 Theory of operation: requests
 -----------------------------
@@ -16,11 +16,14 @@ then calls `leave` for an entry that is gone, which does nothing.
 from __future__ import annotations
 
 import os
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
 from math import ceil
-from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from radrm.host.sockets import Peer
 
@@ -84,20 +87,31 @@ _GRACE_S = 1.0
 """Seconds of silence after which a connection may lose its place to a new one."""
 
 
-class Guest(Protocol):
-    """A connection that has a place; `silent` since `since`."""
+class Connection(Struct, eq=False):
+    """The open connection of one client."""
 
+    socket: socket.socket
     client: Peer
-    since: float
-    silent: bool
+    since: float = field(default_factory=time.monotonic)
+    """Since when the client neither asks nor reads."""
+    silent: bool = True
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """End all reads and writes of this connection. Safe in any thread."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    @property
+    def gone(self) -> bool:
+        """True when the client has closed its end."""
+        look = select.poll()
+        look.register(self.socket, 0)
+        return bool(look.poll(0))
 
 
-G = TypeVar("G", bound=Guest)
-
-
-class Slots(Generic[G]):
+class Slots:
     """The open connections. When there is no room, a new connection takes the place of a silent
     one: of the same user, else of the user with most, if that user has more connections."""
 
@@ -114,47 +128,47 @@ class Slots(Generic[G]):
         self._kept = kept
         self._clock = clock
         self._lock = threading.Lock()
-        self._guests: dict[int, dict[G, None]] = {}
+        self._open: dict[int, dict[Connection, None]] = {}
         """By user; of each the oldest first."""
         self._count = 0
 
-    def admit(self, guest: G) -> str | None:
+    def admit(self, new: Connection) -> str | None:
         """Give a connection a place. Returns None, or one line that says why it gets none."""
-        uid = guest.client.uid
+        uid = new.client.uid
         with self._lock:
-            mine, most = len(self._guests.get(uid, ())), self._most_of_one(uid)
+            mine, most = len(self._open.get(uid, ())), self._most_of_one(uid)
             if 0 < most <= mine and not self._end_silent(uid):
                 return f"you have {mine} connections to the daemon, the limit is {most}; close some"
             if self._count >= self._most and not self._has_kept(uid):
-                greedy = max(self._guests, key=lambda user: len(self._guests[user]))
-                mine = len(self._guests.get(uid, ()))
-                if len(self._guests[greedy]) <= mine + 1 or not (
+                greedy = max(self._open, key=lambda user: len(self._open[user]))
+                mine = len(self._open.get(uid, ()))
+                if len(self._open[greedy]) <= mine + 1 or not (
                     self._end_silent(greedy) or self._end_oldest(greedy)
                 ):
                     return f"all {self._count} connections to the daemon are in use; try again"
-            self._guests.setdefault(uid, {})[guest] = None
+            self._open.setdefault(uid, {})[new] = None
             self._count += 1
         return None
 
     def of(self, uid: int) -> int:
         """Return the number of a user's connections."""
         with self._lock:
-            return len(self._guests.get(uid, ()))
+            return len(self._open.get(uid, ()))
 
-    def leave(self, guest: G) -> None:
+    def leave(self, gone: Connection) -> None:
         """Forget a connection that has ended."""
         with self._lock:
-            self._remove(guest)
+            self._remove(gone)
 
-    def _remove(self, guest: G) -> None:
-        uid = guest.client.uid
-        guests = self._guests.get(uid, {})
-        if guest not in guests:
+    def _remove(self, gone: Connection) -> None:
+        uid = gone.client.uid
+        mine = self._open.get(uid, {})
+        if gone not in mine:
             return
-        del guests[guest]
+        del mine[gone]
         self._count -= 1
-        if not guests:
-            del self._guests[uid]
+        if not mine:
+            del self._open[uid]
 
     def _has_kept(self, uid: int) -> bool:
         """True if a place that is kept for root or the daemon's user is free for this user."""
@@ -164,15 +178,15 @@ class Slots(Generic[G]):
     def _end_silent(self, uid: int) -> bool:
         """End the connection of this user that has been silent for the longest time."""
         before = self._clock() - _GRACE_S
-        silent = [g for g in self._guests[uid] if g.silent and g.since <= before]
-        return self._end(min(silent, key=lambda g: g.since, default=None))
+        silent = [c for c in self._open[uid] if c.silent and c.since <= before]
+        return self._end(min(silent, key=lambda c: c.since, default=None))
 
     def _end_oldest(self, uid: int) -> bool:
-        return self._end(next(iter(self._guests[uid]), None))
+        return self._end(next(iter(self._open[uid]), None))
 
-    def _end(self, guest: G | None) -> bool:
-        if guest is None:
+    def _end(self, connection: Connection | None) -> bool:
+        if connection is None:
             return False
-        self._remove(guest)
-        guest.end()
+        self._remove(connection)
+        connection.end()
         return True

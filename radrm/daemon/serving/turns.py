@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from radrm.daemon.serving.server import Request
@@ -126,6 +126,10 @@ class Pace:
         """Yield once, so that others have their turn; then begin a new piece."""
         yield
         self._until = self._clock() + PIECE_S
+
+    def rest_if_spent(self) -> Iterable[None]:
+        """`rest` if the piece has used its time, else go on at once: for `yield from`."""
+        return self.rest() if self.spent else ()
 
 
 class _User:

@@ -1,8 +1,8 @@
 """What requests name and what answers show: jobs looked up, rows, documents.
 
 The files, in the order in which they may import one another:
-    references        which jobs a word means: names, globs
     arguments         the arguments of requests, checked
+    references        which jobs a word means: names, globs
     rows              the rows of `status`
     expected          when jobs are expected to start and to end, and how late
     sizes             the GPUs, roles, tasks and memory caps of a job

@@ -95,6 +95,11 @@ def states(words: Words) -> frozenset[JobState]:
     return frozenset(JobState[name] for name in names)
 
 
+def asks_for_ended(words: Words) -> bool:
+    """Whether the client asks also for jobs that have ended."""
+    return bool(words.get("all")) or any(each.final for each in states(words))
+
+
 def filters(words: Words) -> Callable[[Job], bool] | None:
     """A test whether a job has the user and one of the states that the client asks for; None if
     it asks for neither."""

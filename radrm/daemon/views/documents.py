@@ -20,6 +20,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, Collocation, Quantity, ReservationKind, Resizing
+from radrm.daemon.launches import cpus_of, weight_of
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.device_documents import misplaced_on
 from radrm.daemon.views.expected import Foresight
@@ -38,12 +39,9 @@ def cpu_share(attempt: Attempt) -> shown.CpuShare | None:
 
     None if it has neither a cap nor a weight.
     """
-    tasks = {(s.role, s.task): (s.cpus, s.cpu_weight) for s in attempt.placement.shares}
-    caps = [cpus for cpus, _ in tasks.values()]
-    weights = [weight for _, weight in tasks.values()]
-    cpus = sum(cap for cap in caps if cap is not None) if None not in caps else None
-    weight = _weight(weights) if any(each is not None for each in weights) else None
-    return None if not tasks or cpus is weight is None else shown.CpuShare(cpus=cpus, weight=weight)
+    shares = attempt.placement.shares
+    cpus, weight = cpus_of(shares), weight_of(shares)
+    return None if cpus is weight is None else shown.CpuShare(cpus=cpus, weight=weight)
 
 
 def part(snapshot: Snapshot, attempt: Attempt) -> float | None:
@@ -56,23 +54,14 @@ def part(snapshot: Snapshot, attempt: Attempt) -> float | None:
         return None
     found = 1.0
     if share.weight is not None:
-        all_weights = [_weight_of(each) for _, each in snapshot.running]
-        found = share.weight / max(sum(all_weights), share.weight)
+        weights = (weight_of(each.placement.shares) for _, each in snapshot.running)
+        found = share.weight / max(sum(w or 1.0 for w in weights), share.weight)
     cpus = next((use.node.cpus for use in snapshot.nodes), None)
     if share.cpus is not None:
         if not cpus:
             return None
         found = min(found, share.cpus / cpus)
     return found
-
-
-def _weight_of(attempt: Attempt) -> float:
-    share = cpu_share(attempt)
-    return 1.0 if share is None or share.weight is None else share.weight
-
-
-def _weight(weights: Sequence[float | None]) -> float:
-    return sum(1.0 if weight is None else weight for weight in weights)
 
 
 Document = dict[str, Any]

@@ -208,8 +208,7 @@ class Foresight:
             self._plays = self._new_plays(version)
         pace = Pace()
         for _ in () if self._plays is None else self._plays.ticks():
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
 
     def _new_plays(self, version: int) -> _Plays | None:
         """Return plays of the present line; None where no planner serves it in its order."""

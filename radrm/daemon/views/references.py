@@ -12,7 +12,8 @@ References.
     @, @~1        the client's latest submission, the one before
 
 A name means the client's own jobs before those of others, and unfinished jobs before those
-that have ended. All names and globs of a request are looked up in one pass over the jobs.
+that have ended, unless the request asks for ended jobs, too. All names and globs of a request are
+looked up in one pass over the jobs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.views.arguments import MAX_FINISHED
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
@@ -136,10 +138,13 @@ class Names:
         for number in numbers & self._seen:
             self.ids[self.words[number]] = sorted(self.of[number])
 
-    def look_through(self, store: Store, uid: int | None, pace: Pace) -> Work[None]:
-        """Find ended jobs for the words that have no job: jobs of a user, or of all users."""
+    def look_through(
+        self, store: Store, uid: int | None, pace: Pace, most: int = MAX_NAMED
+    ) -> Work[None]:
+        """Find stored jobs, the latest `most`, for the words that have no job: jobs of a user, or
+        of all users."""
         for number in self.wanted() & self.plain:
-            self.give(number, store.named(self.words[number], uid, MAX_NAMED))
+            self.give(number, store.named(self.words[number], uid, most))
             if pace.spent:
                 yield from pace.rest()
         before = 2**62
@@ -154,7 +159,7 @@ class Names:
                 if pace.spent:
                     yield from pace.rest()
             before = rows[-1][0]
-            full = {n for n in wanted if len(self.of[n]) >= MAX_NAMED}
+            full = {n for n in wanted if len(self.of[n]) >= most}
             self.settle(full)
             wanted -= full
         self.settle(wanted)
@@ -191,11 +196,13 @@ class Target(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """The ids of the jobs that a word means; if it means none, the reason."""
+    """The ids of the jobs that a word means, as their name or a glob; if it means none, the
+    reason."""
 
     word: str
     ids: Sequence[int]
     error: RadrmError | None = None
+    by_name: bool = False
 
 
 class Removed(Refused):
@@ -207,7 +214,8 @@ class References:
 
     `uid` is the client: a name means the client's own jobs. If there are none and `others` is
     set, it means those of other users. `uid` None: a name means the jobs of all users. `me` is the
-    client for `@`, which root has, too.
+    client for `@`, which root has, too. `ended`: a name means also ended jobs where unfinished ones
+    have it.
     """
 
     def __init__(
@@ -217,12 +225,14 @@ class References:
         uid: int | None = None,
         others: bool = True,
         me: int | None = None,
+        ended: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._uid = uid
         self._me = uid if me is None else me
         self._others = others or uid is None
+        self._ended = ended
 
     def target(self, word: str) -> Target:
         """The target of a dependency on this id, element or ticket. For an array, only counts
@@ -311,6 +321,7 @@ class References:
             if not ids and len(word) <= MAX_PATTERN and not _LATEST.fullmatch(word)
         ]
         known: dict[str, Sequence[int]] = {}
+        by_name: set[str] = set()
         if wanted:
             names = Names(wanted)
             if self._uid is not None:
@@ -318,13 +329,14 @@ class References:
             if self._others:
                 yield from self._look_up(names, None, pace)
             known = names.ids
+            by_name = set(known)
             for word in names.words:
                 if word not in known and (ids := (yield from self._listed(word, pace))):
                     known[word] = ids
             check_count(count + sum(map(len, known.values())))
             found |= known
         return [
-            Found(word, ids, None if ids or word in known else self._no_job(word))
+            Found(word, ids, None if ids or word in known else self._no_job(word), word in by_name)
             for word, ids in found.items()
         ]
 
@@ -433,15 +445,22 @@ class References:
 
     def _look_up(self, names: Names, uid: int | None, pace: Pace) -> Work[None]:
         """Find jobs for the names that have none: jobs of a user, or of all users. Unfinished
-        jobs come before ended ones."""
+        jobs come before ended ones, or with them (`ended`)."""
         wanted = names.wanted()
         for job in self._scheduler.snapshot.jobs:
             if uid is None or job.spec.uid == uid:
                 names.take(job.id, job.spec.name, wanted)
             if pace.spent:
                 yield from pace.rest()
-        names.settle(wanted)
-        yield from names.look_through(self._store, uid, pace)
+        if self._ended:  # the store has the latest unfinished ones, too
+            stored = Names([names.words[number] for number in sorted(wanted)])
+            yield from stored.look_through(self._store, uid, pace, MAX_FINISHED)
+            for number in wanted:
+                known = stored.ids.get(names.words[number], ())
+                names.give(number, sorted({*names.of[number], *known}))
+        else:
+            names.settle(wanted)
+            yield from names.look_through(self._store, uid, pace)
 
 
 def check_count(count: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from radrm.core.records import Attempt, Device, Job, JobSpec, Placement, Role, Share
+from radrm.core.records import Attempt, Device, Job, JobSpec, Placement, Role, by_task
 from radrm.core.words import Collocation, DeviceKind, Resizing
 from radrm.documents import jobs as shown
 
@@ -40,14 +40,11 @@ def target_of(job: Job, live: Attempt) -> Placement | None:
 
 def tasks_of(attempt: Attempt) -> tuple[shown.Task, ...]:
     """The tasks of an attempt: what each has, has used, and how it ended."""
-    shares: dict[tuple[str, int], list[Share]] = {}
-    for share in attempt.placement.shares:
-        shares.setdefault((share.role, share.task), []).append(share)
     exits = {(task.role, task.number): task.exit for task in attempt.tasks}
     used = attempt.host_use.tasks if attempt.host_use is not None else ()
     uses = {(use.role, use.number): use for use in used}
     found = []
-    for (role, number), mine in shares.items():
+    for (role, number), mine in by_task(attempt.placement.shares).items():
         ended, use = exits.get((role, number)), uses.get((role, number))
         found.append(
             shown.Task(

@@ -14,7 +14,7 @@ from radrm.core.records import Job
 from radrm.documents.jobs import Environment
 from radrm.errors import RadrmError
 from radrm.host.storage.store import Store
-from radrm.jobfile.options import BY_NAME, RawOptions
+from radrm.jobfile.options import BY_NAME, HIDDEN, RawOptions
 
 _MOST = 64 * 1024
 """Characters of a command, or of all options, that are shown."""
@@ -50,7 +50,7 @@ def _options(raw: RawOptions) -> Iterable[str]:
     """Yield options as a command line has them."""
     for name, value in raw.items():
         option = BY_NAME.get(name)
-        if option is not None and not option.hidden:
+        if option is not None and HIDDEN not in option.marks:
             for text in value if isinstance(value, list) else [value]:
                 yield f"--{name}" if text is True else f"--{name}={text}"
 

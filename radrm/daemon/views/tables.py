@@ -22,7 +22,14 @@ from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import InLine, Pace, Work
-from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
+from radrm.daemon.views.arguments import (
+    MAX_FINISHED,
+    Words,
+    asks_for_ended,
+    filters,
+    references,
+    states,
+)
 from radrm.daemon.views.references import References
 from radrm.daemon.views.rows import Collapsing, Line, Row, job_id
 from radrm.documents.jobs import Job as JobDocument
@@ -126,8 +133,8 @@ class Tables:
             version = scheduler.snapshot.jobs_version
             table = self._good(version, key, uid)
             if table is None:
-                gathering = _Gathering(scheduler, store, keep, wanted)
-                yield from gathering.all(jobs, uid, bool(words.get("all")))
+                gathering = _Gathering(scheduler, store, keep, wanted, asks_for_ended(words))
+                yield from gathering.all(jobs, uid)
                 table = gathering.table
                 table.since = self._clock()
                 self._keep(version, key, table)
@@ -169,22 +176,24 @@ class _Gathering:
         store: Store,
         keep: Callable[[Job], bool] | None,
         wanted: frozenset[JobState],
+        ended: bool,
     ) -> None:
         self.table = Table()
         self._scheduler = scheduler
         self._store = store
         self._keep = keep
         self._wanted = wanted
+        self._ended = ended
         self._pace = Pace()
 
-    def all(self, words: Sequence[str], uid: int, ended: bool) -> Work[None]:
+    def all(self, words: Sequence[str], uid: int) -> Work[None]:
         """Gather the jobs that are named; without names the unfinished ones, and the latest that
-        have ended if `ended` is set or a state of theirs is wanted."""
+        have ended if the request asks for these, too."""
         if words:
             yield from self.named(words, uid)
         else:
             yield from self.unfinished()
-            if ended or any(each.final for each in self._wanted):
+            if self._ended:
                 yield from self.finished(self._store.finished(MAX_FINISHED))
                 self.table.lines.sort(key=job_id)
         collapsing = Collapsing(self.table.collapsed)
@@ -195,7 +204,8 @@ class _Gathering:
 
     def named(self, words: Iterable[str], uid: int) -> Work[None]:
         """Gather the jobs that are named, each once, in the order of the words."""
-        found = yield from References(self._scheduler, self._store, uid).find(list(words))
+        look_up = References(self._scheduler, self._store, uid, ended=self._ended)
+        found = yield from look_up.find(list(words))
         missing = next((each.error for each in found if each.error is not None), None)
         if missing is not None:
             raise missing

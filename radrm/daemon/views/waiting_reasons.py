@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from radrm.core.constraints.nodes import CPUS, MEMORY
-from radrm.core.records import AttemptMemory, DeviceProcess, Job, Refusal
+from radrm.core.records import AttemptMemory, DeviceProcess, Job, Refusal, by_task
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import gpus_named, show_mib, show_seconds
 from radrm.core.words import Quantity, ReservationKind
@@ -49,7 +49,7 @@ def of_server(snapshot: Snapshot, refusal: Refusal) -> str:
     """The sentence of a reason that is about no GPU: of CPUs and host memory with who has them."""
     booked: list[tuple[float, str]] = []
     for job, attempt in snapshot.running if refusal.rule in (CPUS, MEMORY) else ():
-        tasks = {(each.role, each.task): each for each in attempt.placement.shares}.values()
+        tasks = [its[0] for its in by_task(attempt.placement.shares).values()]
         cpus = sum(each.cpus or 0.0 for each in tasks)
         mib = sum(each.memory_mib or 0 for each in tasks)
         amount = cpus if refusal.rule == CPUS else mib

@@ -13,7 +13,6 @@ The files, in the order in which they may import one another:
     elastic       the folder in which the daemon and `radrun` speak about tasks (a folder)
     saved         what a job has proven to have saved
     runner        the small program that runs one attempt and outlives the daemon
-    start_runner  where the process of a runner begins
     forker        the process that has imported what a runner needs, and forks one per attempt
     forking       the daemon's side of it
     evidence      what an attempt's folder proves

@@ -9,6 +9,7 @@ a dead process writes no more.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -30,6 +31,7 @@ from radrm.host.clock import Clock
 from radrm.host.crossings import crossed
 from radrm.host.processes.affinity import MOST_CPUS, listed
 from radrm.host.processes.identity import Identity, boot_id, identify, open_pidfd
+from radrm.host.wall import wall_s
 
 _READING_S = 10.0
 """Real seconds for reading what jobs have saved."""
@@ -185,6 +187,17 @@ class Evidence:
     def is_there(self) -> bool:
         """True while the folder exists."""
         return os.path.isdir(self.folder)
+
+    @property
+    def is_of_earlier_boot(self) -> bool:
+        """True if the folder is older than this boot, and no process of this boot has its claim.
+        (A power failure may have spoiled each of its records.)"""
+        with contextlib.suppress(OSError):
+            booted_s = wall_s() - time.clock_gettime(time.CLOCK_BOOTTIME)
+            if os.stat(self.folder).st_mtime < booted_s and not attempts.lock_held(self.folder):
+                holder = attempts.Claim.holder(self.folder)
+                return holder is None or holder[1].boot_id != boot_id()
+        return False
 
     def started(self) -> Started | None:
         """What the start record says. It is written once, and read once."""

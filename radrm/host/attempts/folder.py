@@ -206,10 +206,20 @@ def remove_folder(parent: str, name: str) -> None:
         os.close(above)
 
 
-def write_record(folder: str, name: str, fields: Fields, durably: bool = True) -> None:
-    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it."""
-    write = write_durably if durably else write_whole
-    write(os.path.join(folder, name), _encode(fields))
+def write_record(
+    folder: str,
+    name: str,
+    fields: Fields,
+    durably: bool = True,
+    before: Callable[[], None] | None = None,
+) -> None:
+    """Write a record, for its owner's eyes only; not `durably`: a power failure may spoil it, and
+    `before` is called right before it is there."""
+    path = os.path.join(folder, name)
+    if durably:
+        write_durably(path, _encode(fields))
+    else:
+        write_whole(path, _encode(fields), before=before)
 
 
 def write_exit(folder: str, lock: int, end: Fields, tell: Callable[[], bool]) -> bool:

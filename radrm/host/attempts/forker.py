@@ -9,11 +9,12 @@ one more for each `NEXT`, before a start needs it. It gives each to the daemon: 
 pid, and the socket by which the runner gets its orders; or `errno`, if there can be none.
 
 A runner waits for orders: the `folder` and `token` of an attempt, and whether it is `gated`, with
-its gate. Only who has its socket can give it any, and only once: so there are never two runners of
-an attempt. By the same socket it tells that there is a record to read, and at last that it is
-`FREE` for another attempt: a process that has run once is faster than a fork. It takes only those
-of one user, for what it has read of a job stays in its memory. It ends when the socket does, or
-when it may not take another attempt (`_is_clean`).
+its gate; then, when all else is done, for the word that the job may begin. Only who has its socket
+can give it any, and only once: so there are never two runners of an attempt. By the same socket it
+tells that there is a record to read, and at last that it is `FREE` for another attempt: a process
+that has run once is faster than a fork. It takes only those of one user, for what it has read of a
+job stays in its memory. It ends when the socket does, or when it may not take another attempt
+(`_is_clean`).
 
     the daemon has ended     the sockets say so: forker and waiting runners end, others run on
     the forker has ended     the daemon starts another one; its runners run on
@@ -48,7 +49,6 @@ from radrm.host.attempts import (
     leftovers,
     redirected,
     runner,
-    start_runner,
 )
 from radrm.host.crossings import crossed
 from radrm.host.processes.calls import library
@@ -82,7 +82,7 @@ _OWN_FDS = 3
 """Descriptors of a runner between two attempts."""
 
 
-def main(attempts: str, run: Callable[[str, bool], bool | None] = start_runner.run) -> int:
+def main(attempts: str, run: Callable[[str, bool], bool | None] = runner.run) -> int:
     """Serve the daemon at standard input. `run` is what a runner calls for an attempt; `attempts`
     tells in `ps` whose forker this is."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -166,7 +166,7 @@ class Forker:
         crossed("runner handed over")
 
     def _become_runner(self, orders: socket.socket) -> NoReturn:
-        """Be what `start_runner` is after its `execve`, and run what is ordered."""
+        """Be what a new interpreter with `runner` is, and run what is ordered."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -185,12 +185,12 @@ class Forker:
         """Run what is ordered, one attempt after the other."""
         for _ in range(_MOST_STARTS):
             words, gates = receive(daemon)
-            while words is not None and runner.STORED in words:  # it came too late
+            while words is not None and "folder" not in words:  # it came too late
                 words, gates = receive(daemon)
-            if words is None or "folder" not in words:
+            if words is None:
                 return
-            if gates and gates[0] != start_runner.GATE:
-                os.dup2(gates[0], start_runner.GATE, inheritable=False)
+            if gates and gates[0] != runner.GATE:
+                os.dup2(gates[0], runner.GATE, inheritable=False)
                 os.close(gates[0])
             self._shown.show(f"{_RUNNER_NAME} {words['folder']}", {TOKEN_VARIABLE: words["token"]})
             if not self._run(words["folder"], bool(gates)):

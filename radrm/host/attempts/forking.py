@@ -26,7 +26,7 @@ from msgspec import Struct
 import radrm
 from radrm.host.attempts import forker
 from radrm.host.attempts.forker import FREE, NEXT, NOW, receive, send
-from radrm.host.attempts.runner import STORED
+from radrm.host.attempts.runner import BEGIN, STORED
 from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.processes.naming import ROOM
@@ -60,11 +60,23 @@ class Runner(Struct):
     serial: int | None = None
     """The last attempt that it has run."""
 
-    def begin(self, folder: str, token: str, gate: int | None) -> None:
-        """Have it run an attempt. Raises `OSError` if it has ended, or cannot take this one."""
+    def order(self, folder: str, token: str, gate: int | None) -> None:
+        """Have it run an attempt, whose job waits for `let_begin`. Raises `OSError` if it has
+        ended, or cannot take this one."""
         if len(token) > _LONGEST_TOKEN:
             raise OSError("it cannot show this token")
         self._say({"folder": folder, "token": token}, [] if gate is None else [gate])
+
+    def let_begin(self, folder: str) -> None:
+        """Let the job of the attempt that it was ordered to run begin."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._say({BEGIN: folder}, [])
+
+    def give_up(self) -> None:
+        """Have it end before its job has begun, and wait for that. It holds nothing any more."""
+        os.close(self.orders)
+        select.select([self.pidfd], [], [], PATIENCE_S)
+        os.close(self.pidfd)
 
     def say_stored(self, folder: str) -> None:
         """Tell it that the end of its last attempt is stored: its record need not survive."""

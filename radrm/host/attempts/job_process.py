@@ -11,6 +11,7 @@ import _socket
 import contextlib
 import errno
 import os
+import pwd
 import re
 import resource
 import signal
@@ -84,6 +85,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     try:
         os.setsid()
         reset_signals()
+        _check_user(launch)
         drop_rights(launch)
         os.umask(launch["umask"])
         # A log may be a device file that only processes outside the group could open.
@@ -211,6 +213,22 @@ def close_inherited() -> None:
                 os.close(fd)
 
 
+def _check_user(launch: Fields) -> None:
+    """Raise `CannotStart` unless the user's number is still that user's: while a job waits, its
+    user may be removed, and the number be given to another one."""
+    uid, name = launch["uid"], launch["user"]
+    if uid is None or name == str(uid):
+        return
+    try:
+        now = pwd.getpwuid(uid).pw_name
+    except KeyError:  # or a service of names does not answer
+        raise CannotStart(
+            f"user {name} ({uid}) is not known here any more; ask the administrator"
+        ).later() from None
+    if now != name:
+        raise CannotStart(f"user {uid} is {now} now, and {name} submitted the job; submit it again")
+
+
 def drop_rights(launch: Fields) -> None:
     """Become the submitter, where the launch record names one. Raises `CannotStart`."""
     if launch["uid"] is None:
@@ -240,6 +258,8 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
             cause, step = f"the folder {folder} does not exist", "make it"
         elif error.errno == errno.ELOOP:
             cause, step = "it is a symbolic link", "remove it"
+        elif error.errno == errno.ENXIO:
+            cause, step = "no program reads this pipe", "start one first"
         else:
             cause, step = str(error.strerror), f"let {launch['user']} write there"
         wrong = CannotStart(

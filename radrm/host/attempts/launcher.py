@@ -98,10 +98,12 @@ class Launcher:
 
     # ---------------------------------------------------------------- beginning
 
-    def launch(self, plan: LaunchPlan) -> None:
+    def launch(self, plan: LaunchPlan, ready: Callable[[], None] = lambda: None) -> None:
         """Start the attempt's runner; `poll` tells what becomes of it.
 
-        Raises `Refused` or `StoreError` when there is no runner and never will be.
+        `ready` does what has to be done before the job's first instruction; a forked runner is at
+        work meanwhile. Raises what that raises, and `Refused` or `StoreError`; then there is no
+        runner and never will be.
         """
         if plan.argv is None and plan.script is None:
             raise ValueError("a plan has argv, script or both")
@@ -113,31 +115,42 @@ class Launcher:
         live, record = self._prepare(plan)
         try:
             if plan.step is not None:
+                ready()
                 live.hand_over(plan.step, record)
             else:
                 gate = live.make_group(plan.prepare) if plan.prepare is not None else None
                 try:
-                    self._start_runner(live, gate)
+                    self._start_runner(live, gate, ready)
                 finally:
                     close_gate(gate)
                 crossed("runner started")
-        except OSError as error:
+        except Exception as error:
             if live.cgroup is not None:
                 cgroups.remove(live.cgroup)
             self._remove_folder(plan.serial)
-            raise cannot_launch(plan.serial, error) from error
+            if isinstance(error, OSError):
+                raise cannot_launch(plan.serial, error) from error
+            raise
         self._live[plan.serial] = live
         self._owners_known = False
 
-    def _start_runner(self, live: Live, gate: int | None) -> None:
+    def _start_runner(self, live: Live, gate: int | None, ready: Callable[[], None]) -> None:
         """Have a forked runner run the attempt where there is one, else a new interpreter. Raises
-        `OSError`."""
+        `OSError`, and what `ready` raises."""
         runner = self._waiting_runner(live.uid)
-        if runner is not None and live.order(runner, gate):
+        if runner is None or not live.order(runner, gate):
+            if runner is not None:
+                self._retire(runner.pidfd, runner.orders)
+            ready()
+            live.spawn_runner(gate)
             return
-        if runner is not None:
-            self._retire(runner.pidfd, runner.orders)
-        live.spawn_runner(gate)
+        crossed("runner ordered")
+        try:
+            ready()
+        except Exception:
+            runner.give_up()
+            raise
+        runner.let_begin(live.evidence.folder)
 
     def _waiting_runner(self, user: int | None) -> Runner | None:
         """One that has run an attempt of this user before, or a new one."""
@@ -405,6 +418,11 @@ class Launcher:
             remove_groups(live.cgroup, live.limits, serial)
         if not self._keep:
             self._remove_folder(serial, live is None or live.step is not None)
+
+    def is_of_earlier_boot(self, serial: int) -> bool:
+        """True if nothing of an attempt can run: the server has started since its folder was
+        used."""
+        return Evidence(self.folder(serial), self._clock).is_of_earlier_boot
 
     def serials(self) -> list[int]:
         """The attempts that have a folder, live or to be forgotten."""

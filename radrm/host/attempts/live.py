@@ -34,12 +34,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from radrm.errors import Refused
-from radrm.host.attempts import folder, start_runner, waiting
+from radrm.host.attempts import folder, waiting
+from radrm.host.attempts import runner as program
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence, State
 from radrm.host.attempts.forking import Runner
 from radrm.host.attempts.owners import LiveAttempt
-from radrm.host.attempts.runner import FREED
 from radrm.host.attempts.waiting import StepEvidence
 from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, client_work, limits
@@ -217,8 +217,8 @@ class Live(Struct):
             return True
         with contextlib.suppress(OSError):
             said = os.read(self.announcement, 64)
-            self.freed = self.freed or FREED in said
-            self.told += len(said) - said.count(FREED)
+            self.freed = self.freed or program.FREED in said
+            self.told += len(said) - said.count(program.FREED)
             return said != b""
         return False
 
@@ -250,7 +250,7 @@ class Live(Struct):
     def make_group(self, prepare: Callable[[str], int | None]) -> int | None:
         """Make the attempt's control group of version 2, and have `prepare` set it up.
 
-        Return what that returns: the gate of `start_runner`. Raises OSError; then the group may be
+        Return what that returns: the gate of its runner. Raises OSError; then the group may be
         there.
         """
         if self.cgroup is None or not cgroups.make(self.cgroup):
@@ -258,11 +258,11 @@ class Live(Struct):
         return prepare(self.cgroup)
 
     def order(self, runner: Runner, gate: int | None) -> bool:
-        """Have a forked runner run the attempt; it reads from `gate` before it begins. Return False
-        if it cannot."""
+        """Have a forked runner run the attempt, and hold its job; it reads from `gate` before it
+        begins anything. Return False if it cannot."""
         assert self.token is not None
         try:
-            runner.begin(self.evidence.folder, self.token, gate)
+            runner.order(self.evidence.folder, self.token, gate)
         except OSError:
             return False
         self.forked = runner
@@ -284,14 +284,14 @@ class Live(Struct):
         `gate` before it begins. Raises `OSError` if it cannot be started."""
         assert self.token is not None
         announcement, announce = os.pipe()
-        command = [sys.executable, "-I", "-S", start_runner.__file__, self.evidence.folder]
-        gates = [(os.POSIX_SPAWN_DUP2, gate, start_runner.GATE)] if gate is not None else []
+        command = [sys.executable, "-I", "-S", program.__file__, self.evidence.folder]
+        gates = [(os.POSIX_SPAWN_DUP2, gate, program.GATE)] if gate is not None else []
         try:
             self.child = os.posix_spawn(
                 command[0],
                 command,
                 # So that the runner's own child is found by it until it is the job.
-                {TOKEN_VARIABLE: self.token, **(start_runner.GATED if gates else {})},
+                {TOKEN_VARIABLE: self.token, **(program.GATED if gates else {})},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                     (os.POSIX_SPAWN_DUP2, announce, 1),

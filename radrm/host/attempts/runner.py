@@ -2,16 +2,18 @@
 
     python -I -S runner.py FOLDER
 
-Theory of operation. The runner takes the attempt's lock, then its claim; if another process has
-the claim, it ends without a trace. It forks the job, whose process is born in its control group
+Theory of operation. The runner takes the attempt's lock, then its claim; if another process has the
+claim, it ends without a trace. It forks the job, whose process is born in its control group
 (`clone_into`) and waits; writes start.json; and lets the job begin. So no job runs that no record
-names, and a runner that is killed in between leaves a child whose pipe ends and that exits. It
+names, and a runner that is killed in between leaves a child whose pipe ends and that exits. A fork
+does all of this up to start.json while the daemon syncs its decision, and waits for `BEGIN`. It
 passes signals on, and waits for the main process, or with `--background=wait` for all. It ends what
 that has left (`leftovers`), and writes how the job ended. Then it ends, or as a fork runs another
-attempt of that user (`forker`). A full disk must not lose the exit record: the lock file keeps room
-for it. The runner outlives the daemon, so it needs the standard library alone, and holds nothing of
-the daemon's but its standard output: a byte there says that start.json or exit.json can be read, or
-that nothing of the job runs any more (`FREED`).
+attempt of that user (`forker`). With a gate it begins none of this before the daemon has set up the
+job's control group; one that died did not, so the launch is void. A full disk must not lose the
+exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs the
+standard library alone, and holds nothing of the daemon's but its standard output: a byte there says
+that start.json or exit.json can be read, or that nothing of the job runs any more (`FREED`).
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
@@ -25,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import select
 import signal
@@ -69,38 +72,70 @@ CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, *PASSED_ON})
 _ALL = signal.valid_signals()
 _WAKING = CONTROL | {signal.SIGCHLD}
 
+GATE = 3
+"""The descriptor of the pipe from which a runner with a gate reads a byte."""
+_VARIABLE = "RADRM_RUNNER_GATED"
+GATED = {_VARIABLE: "1"}
+"""What a new interpreter with a gate has in its environment."""
+_GATE_S = 10.0
+"""How long a silent daemon may keep the job waiting."""
 _RESERVE = b" " * 65536
-STORED = "stored"
-"""The daemon's word, with the folder of an attempt whose end it has stored."""
+STORED, BEGIN = "stored", "begin"
+"""The daemon's words to a fork, with an attempt's folder: its end is stored; its job may begin, for
+the launch is on disk, and all that the job needs is there."""
 FREED = b"f"
 """What is said of a job with GPUs between its last process's end and its exit record, so that they
 are read while the runner finds out how it ended: the next job need not wait for that."""
 _PATIENCE_S = 0.1
 """How long that is waited for before the exit record is synced: a sync would hold up the store."""
+_LONGEST_S = 3600.0
+"""Of one wait: the kernel takes no time without an end."""
 _LAST_LOOK_S = 1.0
 """How long the end of an attempt waits for the watcher's last look."""
 
 
 def main(folder: str) -> int:
-    """Run the attempt; the exit status says only whether its records could be written."""
-    return 0 if run(folder) is not False else 1
+    """Run the attempt in this process; the exit status says only whether its records could be
+    written."""
+    return 0 if run(folder, _VARIABLE in os.environ, held=False) is not False else 1
 
 
-def run(folder: str) -> bool | None:
+class NotBegun(Exception):
+    """The daemon has ended, or given the launch up, before the job began: nothing is recorded, and
+    the launch is void."""
+
+
+def run(folder: str, gated: bool, held: bool = True) -> bool | None:
     """Run the attempt, and return whether its records could be written; None if it is another
-    process's."""
+    process's, or never begins. `gated`: it waits at its gate; `held`: for `BEGIN`."""
+    if gated and not _opens():
+        launch, _ = attempts.read_record(folder, attempts.LAUNCH)
+        if launch is not None and launch["cgroup"] is not None:
+            cgroups.remove(launch["cgroup"])
+        return None
     reaper = settle()
     me = identify(os.getpid())
     assert me is not None
     lock = attempts.take_lock(folder)
     crossed("runner has its lock")
     try:
-        return _run_with(lock, folder, me, reaper)
+        return _run_with(lock, folder, me, reaper, held)
+    except NotBegun:
+        return None
     finally:
         os.close(lock)
 
 
-def _run_with(lock: int, folder: str, me: Identity, reaper: bool) -> bool | None:
+def _opens() -> bool:
+    """Wait at the gate, and close it; False if the daemon has died."""
+    try:
+        ready, _, _ = select.select([GATE], [], [], _GATE_S)
+        return not ready or os.read(GATE, 1) != b""
+    finally:
+        os.close(GATE)
+
+
+def _run_with(lock: int, folder: str, me: Identity, reaper: bool, held: bool) -> bool | None:
     if not attempts.Claim.take(folder, attempts.RUNNER, me):
         return None
     with contextlib.suppress(OSError):
@@ -109,7 +144,7 @@ def _run_with(lock: int, folder: str, me: Identity, reaper: bool) -> bool | None
     if launch is None:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
-        end = Runner(folder, lock, me, launch, reaper).run()
+        end = Runner(folder, lock, me, launch, reaper, held).run()
     written = attempts.write_exit(folder, lock, end, partial(_tell_end, folder))
     crossed("runner is done")
     return written
@@ -138,11 +173,17 @@ def _tell_end(folder: str) -> bool:
     """Tell the daemon that the exit record can be read. Return whether it has stored the end: it
     says so to a fork (`STORED`), whose output is a socket."""
     _tell()
-    wanted, said = json.dumps({STORED: folder}).encode(), b"-"
-    until_s = time.monotonic() + (_PATIENCE_S if stat.S_ISSOCK(os.fstat(1).st_mode) else 0.0)
+    return _heard(STORED, folder, _PATIENCE_S if stat.S_ISSOCK(os.fstat(1).st_mode) else 0.0)
+
+
+def _heard(word: str, folder: str, seconds: float) -> bool:
+    """Wait for a word of the daemon about this attempt, for at most so long; False: it does not
+    come. Others, which came too late, are dropped."""
+    wanted, said = json.dumps({word: folder}).encode(), b"-"
+    until_s = time.monotonic() + seconds
     with contextlib.suppress(OSError):
         while said not in (wanted, b"") and (left_s := until_s - time.monotonic()) > 0:
-            if select.select([1], [], [], left_s)[0]:
+            if select.select([1], [], [], min(left_s, _LONGEST_S))[0]:
                 said = os.read(1, len(wanted) + 1)
     return said == wanted
 
@@ -150,8 +191,11 @@ def _tell_end(folder: str) -> bool:
 class Runner:
     """One job, from its fork to the end of its last process."""
 
-    def __init__(self, folder: str, lock: int, me: Identity, launch: Fields, reaper: bool) -> None:
+    def __init__(
+        self, folder: str, lock: int, me: Identity, launch: Fields, reaper: bool, held: bool
+    ) -> None:
         self._folder = folder
+        self._held = held
         self._lock = lock
         self._me = me
         self._launch = launch
@@ -177,9 +221,13 @@ class Runner:
         """What was still running when the main process had ended."""
 
     def run(self) -> Fields:
-        """Run the job to its end; what the exit record shall say of it is returned."""
+        """Run the job to its end; what the exit record shall say of it is returned. Raises
+        `NotBegun`."""
         try:
             errors = self._start()
+        except NotBegun:
+            self._give_up()
+            raise
         except Exception as error:
             cause = error.strerror if isinstance(error, OSError) else error
             end: Fields = {
@@ -187,10 +235,7 @@ class Runner:
                 "once that is fixed, submit it again",
                 "passing": is_transient(error),
             }
-            self._end_watcher()
-            while self._children_left():
-                os.kill(self._job, signal.SIGKILL)  # it waits for a word that never comes
-                self._wait(None)
+            self._give_up()
         else:
             self._supervise()
             crossed("job ended")
@@ -212,10 +257,21 @@ class Runner:
                 self._leftovers.tell(self._launch, end["left"])
             if self._ended_itself_s is not None:
                 end["itself_ago_s"] = time.monotonic() - self._ended_itself_s
-        for group in filter(None, (self._cgroup, *self._limits.groups)):
-            cgroups.remove(group)
+        self._remove_groups()
         crossed("end known")
         return end
+
+    def _give_up(self) -> None:
+        """End a job that has not begun."""
+        self._end_watcher()
+        while self._children_left():
+            os.kill(self._job, signal.SIGKILL)  # it waits for a word that never comes
+            self._wait(None)
+        self._remove_groups()
+
+    def _remove_groups(self) -> None:
+        for group in filter(None, (self._cgroup, *self._limits.groups)):
+            cgroups.remove(group)
 
     def _start(self) -> int:
         """Fork the job and let it begin; the pipe that tells what kept it from that."""
@@ -301,7 +357,13 @@ class Runner:
         }
         # Slurm runs a step again that had not begun, so this must survive a power failure.
         is_step = os.path.basename(self._folder) == attempts.STEP
-        attempts.write_record(self._folder, attempts.START, record, durably=is_step)
+        before = self._hear_begin if self._held else None
+        attempts.write_record(self._folder, attempts.START, record, is_step, before)
+
+    def _hear_begin(self) -> None:
+        crossed("runner holds")
+        if not _heard(BEGIN, self._folder, math.inf):
+            raise NotBegun
 
     # ---------------------------------------------------------------- waiting
 

@@ -21,6 +21,8 @@ OWN = "radrm-daemon"
 _MOST_DIGITS = 20
 _MOST_GROUPS = 10_000
 """Below one attempt's that are looked at: a job that is let make groups may make many."""
+_MOST_BYTES = 64 << 20
+"""Of a list of processes: the kernel has at most four million, each in a line of its own."""
 
 
 def place(name: str) -> str | None:
@@ -65,11 +67,8 @@ def processes(path: str) -> set[int]:
     """The pids in the group and below it; none when there is no such group."""
     found: set[int] = set()
     for folder in below(path):
-        try:
-            with open(os.path.join(folder, "cgroup.procs")) as procs:
-                found.update(int(line) for line in procs)
-        except (OSError, ValueError):
-            continue  # it went away, or holds threads of a process that another group lists
+        # It may have gone away, or hold threads of a process that another group lists.
+        found.update(map(int, procfs.start_of(f"{folder}/cgroup.procs", _MOST_BYTES).split()))
     found.discard(0)  # a process of another pid namespace
     return found
 

@@ -155,12 +155,8 @@ def value_of(status: bytes, key: bytes) -> bytes:
 def memory_kills() -> int:
     """Return how many processes the kernel has killed since the boot as memory ran out, that of the
     server or of a control group; 0 where it does not tell."""
-    try:
-        with open("/proc/vmstat", "rb") as file:
-            found = next((line for line in file if line.startswith(b"oom_kill ")), b"_ 0")
-            return int(found.split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    words = start_of("/proc/vmstat").partition(b"\noom_kill ")[2].split(maxsplit=1)
+    return int(words[0]) if words else 0
 
 
 def forks() -> int | None:

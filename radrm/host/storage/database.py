@@ -134,6 +134,18 @@ class Database:
         # A script, since each step of this statement cuts off one page, and `execute` does one.
         self.connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
+    def sync(self) -> None:
+        """Put on disk what was committed by `not_synced`. Raises `StoreError`."""
+        try:
+            log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.fdatasync(log)
+            finally:
+                os.close(log)
+        except OSError as error:
+            raise StoreError(f"cannot sync the store {self.path}: {error.strerror}") from None
+        crossed("store synced")
+
     @contextlib.contextmanager
     def not_synced(self) -> Iterator[None]:
         """Transactions that a power failure may undo, in their order: they cost no sync each."""

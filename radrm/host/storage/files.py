@@ -11,6 +11,10 @@ import os
 
 from radrm.host.crossings import crossed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _DRAWN = 6
 """Random bytes in the name of a draft."""
 
@@ -32,10 +36,15 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
 
 
 def write_whole(
-    path: str | os.PathLike[str], data: bytes, mode: int = 0o600, synced: bool = False
+    path: str | os.PathLike[str],
+    data: bytes,
+    mode: int = 0o600,
+    synced: bool = False,
+    before: Callable[[], None] | None = None,
 ) -> None:
     """As `write_durably`, but a power failure may leave the file empty, or no name of it; `synced`:
-    only the name may be lost."""
+    only the name may be lost. `before` is called when all but the name is there; if it raises, no
+    name comes."""
     folder, name = os.path.split(os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{os.urandom(_DRAWN).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,6 +57,8 @@ def write_whole(
             if synced:
                 os.fsync(fd)
                 crossed("file synced", name)
+            if before is not None:
+                before()
             os.rename(temporary, path)
         except BaseException:
             os.unlink(temporary)

@@ -6,10 +6,11 @@
         store/         the database, the daemon's alone
         attempts/      one folder per attempt
         checkpoints/   one folder per job
+        elastic/       one folder per live attempt whose tasks can change, its user's: not in
+                       run/, a small file system in memory that its user could fill
     run/               sockets
         traces/        notes on the traces that are under way
         progress/      one folder per live attempt, for the socket that takes its reports
-        elastic/       one folder per live attempt whose tasks can change, its user's
 
 The light submit path imports this file, so paths are plain text here: `pathlib`
 alone would cost a third of what Python itself takes to start.
@@ -60,7 +61,7 @@ class Paths:
         """Notes on the traces that are under way."""
         self.progress = f"{run}/progress"
         """The sockets that take what jobs report."""
-        self.elastic = f"{run}/elastic"
+        self.elastic = f"{state}/elastic"
         """Where the daemon and the launchers of jobs speak about their tasks."""
         self.socket = f"{run}/radrm.sock"
 
@@ -217,6 +218,7 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.store, 0o700)
     _folder(paths.attempts, open_mode)
     _folder(paths.checkpoints, open_mode)
+    _folder(paths.elastic, open_mode)
     prepare_run(paths, system)
 
 
@@ -225,7 +227,6 @@ def prepare_run(paths: Paths, system: bool) -> None:
     open_mode = 0o711 if system else 0o700
     _folder(paths.run, 0o755 if system else 0o700)
     _folder(paths.progress, open_mode)
-    _folder(paths.elastic, open_mode)
 
 
 def _folder(path: str, mode: int) -> None:

@@ -111,6 +111,14 @@ class PastRuns:
         """
         return self._read("fingerprint = ? AND uid = ?", brief_mark(fingerprint), uid, limit)
 
+    def of_program(
+        self, fingerprint: str | None, uid: int, limit: int
+    ) -> tuple[tuple[PastRun, ...], tuple[PastRun, ...]]:
+        """`same` and `brief`; none without a fingerprint."""
+        if fingerprint is None:
+            return (), ()
+        return self.same(fingerprint, uid, limit), self.brief(fingerprint, uid, limit)
+
     def named(self, name: str, uid: int, limit: int) -> tuple[PastRun, ...]:
         """The latest runs of a user's jobs of this name, the latest first.
 

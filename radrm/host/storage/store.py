@@ -106,6 +106,8 @@ class Store:
         self.rows = Rows(self._db)
         self.ended = EndedJobs(self._db)
         self._volatile: Volatile = {}
+        self._unsynced = False
+        """Whether there is something for `sync`."""
 
     def close(self) -> None:
         self._db.close()
@@ -121,7 +123,7 @@ class Store:
         synced: bool = True,
     ) -> None:
         """One transaction: all of it is on disk when this returns, or none of it. Not `synced`: a
-        power failure may undo it, but nothing before it.
+        power failure may undo it until the next one, or `sync`, but nothing before it.
 
         A job is stored with, or after, the submission that has its ticket. `edits` are the
         options changed since, by the job's id; `runs` is what has been learned.
@@ -160,9 +162,16 @@ class Store:
             self.energy.write()
             self.notices.note(decisions)
         self.check_home()  # else it is on no disk
+        self._unsynced = not synced
         self._volatile = {}
         self.energy.written()
         self._note_energy(decisions)
+
+    def sync(self) -> None:
+        """Put on disk what `save` has not. Raises `StoreError`."""
+        if self._unsynced:
+            self._db.sync()
+            self._unsynced = False
 
     def save_volatile(self) -> None:
         """Write the volatile records and the energy that wait, if there are any."""

@@ -17,7 +17,7 @@ from radrm.host.wall import LAST_S, wall_s
 from radrm.jobfile.command_line import STDIN
 from radrm.jobfile.inherited import drop_outer
 from radrm.jobfile.options import MOMENTS, RawOptions
-from radrm.jobfile.radfile import MAX_BYTES, JobFile
+from radrm.jobfile.radfile import MAX_BYTES, JobFile, read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,15 @@ def load(name: str) -> bytes:
     except OSError as error:
         step = "name a job file, or write a command after --, as: radrm submit -- python train.py"
         raise BadFile(f"cannot read the job file {plain(name)}: {error.strerror}; {step}") from None
+
+
+def job_file_in(envelope: Envelope) -> JobFile:
+    """Return the job file that an envelope carries, as it was written. Raises `RadrmError`."""
+    if envelope.command is not None:
+        return wrap_command(list(envelope.command), envelope.options)
+    data = (envelope.script or "").encode("utf-8", "surrogateescape")
+    name = envelope.file or "job"
+    return read_job_file(data, name, envelope.options, arguments=envelope.arguments)
 
 
 def here(now_s: float | None = None) -> Here:

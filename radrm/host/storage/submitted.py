@@ -23,9 +23,9 @@ from radrm.errors import BadFile, StoreError
 from radrm.host.storage.database import DAMAGE, Database
 from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
-from radrm.host.storage.submission import here
+from radrm.host.storage.submission import here, job_file_in
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import NOTIFY_VARIABLE, JobFile, read_job_file, wrap_command
+from radrm.jobfile.radfile import NOTIFY_VARIABLE, JobFile
 from radrm.jobfile.sweeps import with_table, with_values
 
 Edits: TypeAlias = Iterable["tuple[int, dict[str, Any]]"]
@@ -62,14 +62,9 @@ def parse_envelope(envelope: Envelope) -> JobFile:
     This is the daemon's one reading of what a client wrote. A moment that the client has not made
     absolute is read in the daemon's zone, as at the time of the submission.
     """
-    if envelope.command is not None:
-        found = wrap_command(list(envelope.command), envelope.options)
-    else:
-        data = (envelope.script or "").encode("utf-8", "surrogateescape")
-        found = read_job_file(
-            data, envelope.file or "job", envelope.options, arguments=envelope.arguments
-        )
-    dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
+    dated = job_file_in(envelope).dated(
+        here(envelope.submitted_s), envelope.file or "job", past=True
+    )
     targets = envelope.environment.get(NOTIFY_VARIABLE, "")
     known = dated.with_default_targets(targets).with_summary(envelope.summary)
     return with_table(known, envelope.table)

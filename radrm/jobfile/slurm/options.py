@@ -130,7 +130,7 @@ OPTIONS = tuple(
         _becomes("nice", "--priority=-N", takes=MAYBE),
         _becomes(
             "dependency",
-            "--after=12, 12:any, 12:failed (afterok, afterany, afternotok, aftercorr)",
+            "--after=12, 12:any, 12:failed (afterok, afterany, afternotok, aftercorr, singleton)",
             "d",
         ),
         _becomes("array", "--array", "a", variable="SBATCH_ARRAY_INX"),

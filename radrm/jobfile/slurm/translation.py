@@ -25,7 +25,7 @@ from radrm.core.constraints.gpu_names import is_type
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, RawOptions
 from radrm.jobfile.record import Record
-from radrm.jobfile.relations import array_option
+from radrm.jobfile.relations import SLURM_CONDITIONS, array_option
 from radrm.jobfile.slurm import options as known
 from radrm.jobfile.slurm.amounts import parse_memory, parse_moment, parse_time
 from radrm.jobfile.slurm.words import Given, repeated, spelled
@@ -49,13 +49,15 @@ MARK = "RADRM_SLURM"
 
 class Slurm(Record):
     """A translation. `variables` are added to the job's environment; `kept` (None: all) are the
-    variables of the submitter that the job gets. `flags` are flags of `radrm submit`."""
+    variables of the submitter that the job gets. `flags` are flags of `radrm submit`. `singleton`:
+    the job follows the user's unfinished jobs of its name."""
 
     raw: RawOptions
     variables: dict[str, str]
     kept: tuple[str, ...] | None
     flags: frozenset[str]
     notes: tuple[str, ...]
+    singleton: bool = False
 
 
 def translate(given: Iterable[Given], cwd: str, host: str, own: Collection[str] = ()) -> Slurm:
@@ -104,6 +106,7 @@ class _Translation:
         self.flags: set[str] = set()
         self.notes: list[str] = []
         self.ignored: list[str] = []
+        self.singleton = False
         self.tasks: int | None = None
         self.cpus: int | None = None
 
@@ -142,13 +145,21 @@ class _Translation:
         self._memory()
         self._types()
         raw = self.raw
+        per_gpu = [name for name in _PER_GPU if raw["gpus"] == "0" and name in self.given]
+        if per_gpu:
+            self.notes.append(
+                f"{spelled(per_gpu[0])} counts for each GPU, but no option asks for GPUs, so the "
+                "job gets none; add --gpus=1"
+            )
         if self.ignored:
             names = ", ".join(self.ignored)
             self.notes.append(f"has no meaning on one server, and is left out: {names}")
         if "signal" in raw and not raw.keys() & {"time", "silent-limit"}:
             del raw["signal"]
             self.notes.append("--signal is left out: it comes before a time limit, and no --time")
-        array = "array" in raw
+        array = raw.get("array")
+        if self.singleton and isinstance(array, str):  # its elements have one name
+            raw["array"] = f"{array.partition('%')[0]}%1"
         # One file for both, as sbatch does: --output alone takes standard error, too.
         raw.setdefault("output", "slurm-%A_%a.out" if array else "slurm-%j.out")
         variables = {
@@ -162,7 +173,8 @@ class _Translation:
             **repeated(self.given),
             **self.variables,
         }
-        return Slurm(raw, variables, self.kept, frozenset(self.flags), tuple(self.notes))
+        flags, notes = frozenset(self.flags), tuple(self.notes)
+        return Slurm(raw, variables, self.kept, flags, notes, self.singleton)
 
     # -------------------------------------------------------------- amounts
 
@@ -332,7 +344,7 @@ class _Translation:
         if value.lower() in ("none", "0", ""):
             return 0
         every = [re.sub(r"^gres[:/]", "", each) for each in value.split(",") if each]
-        wanted = [each for each in every if re.match(r"gpu([:=]|$)", each)]
+        wanted = [each for each in every if re.match(r"(?i)gpu([:=]|$)", each)]
         others = [each for each in every if each not in wanted]
         part = next((each for each in others if re.match(r"(shard|mps|gpumem)\b", each)), None)
         if part is not None:
@@ -434,17 +446,22 @@ class _Translation:
         after: list[str] = []
         for part in value.split(","):
             kind, *jobs = part.split(":")
+            kind = kind.lower()
+            if kind == "singleton" and not jobs:
+                self.singleton = True
+                continue
             if kind in _NO_CONDITIONS:
                 raise ValueError(f"{kind}: {_NO_CONDITIONS[kind]}")
-            if kind not in _CONDITIONS or not jobs:
-                names = ", ".join(_CONDITIONS)
+            if kind not in SLURM_CONDITIONS or not jobs:
+                names = ", ".join(SLURM_CONDITIONS)
                 raise ValueError(f"{shown(part)} is none of {names}, with ids of jobs")
             if kind == "aftercorr":
                 self.notes.append("aftercorr: each element waits for the whole array before it")
-            after += [f"{job}{_CONDITIONS[kind]}" for job in jobs]
+            after += [f"{job}{SLURM_CONDITIONS[kind]}" for job in jobs]
         for each in after:
             _check("after", each)
-        self.raw["after"] = list(after)
+        if after:
+            self.raw["after"] = list(after)
 
     def export(self, value: str) -> None:
         """`ALL`, `NONE`, or names and `NAME=VALUE`, with ALL or without."""
@@ -476,7 +493,7 @@ class _Translation:
 
     def signal(self, value: str) -> None:
         """`[B:][R:]SIGNAL[@SECONDS]`; 60 seconds by default."""
-        name, _, seconds = re.sub(r"^[BR]+:", "", value).partition("@")
+        name, _, seconds = re.sub(r"^[BR]+:", "", value.upper()).partition("@")
         if name.isdecimal():
             import signal
 
@@ -599,7 +616,7 @@ def _features(value: str, name: str) -> tuple[list[str], list[str]]:
 
 _GENERAL = re.compile(r"gpus?|(?:[a-z]+-)?gpu", re.IGNORECASE)
 """A feature of all nodes with GPUs."""
-_OF_GPUS = re.compile(r"gpu|vram|cuda|sm_?[0-9]|^cc|^!|\*", re.IGNORECASE)
+_OF_GPUS = re.compile(r"gpu|vram|hbm|gmem|cuda|sm_?[0-9]|^cc|^!|\*", re.IGNORECASE)
 
 
 def _is_target(user: str) -> bool:
@@ -614,10 +631,8 @@ def _unquoted(word: str) -> str:
     return re.sub(r"""(['"])(.*?)\1""", r"\2", word)
 
 
-_CONDITIONS = {"afterok": "", "afterany": ":any", "afternotok": ":failed", "aftercorr": ""}
 _NO_CONDITIONS = {
     "after": "radrm waits for the ends of jobs, not for starts; write afterany",
-    "singleton": "jobs of one name may run at the same time; name the one before: --after=NAME:any",
     "afterburstbuffer": "there is no burst buffer; write afterany",
     "expand": "a job cannot grow by another one; leave it out",
 }
@@ -641,6 +656,7 @@ _TOTALS: dict[str, Callable[[_Translation, str], int]] = {
     "gres": _Translation._gres,
     "gpus-per-socket": _Translation._per_socket,
 }
+_PER_GPU = ("cpus-per-gpu", "mem-per-gpu", "ntasks-per-gpu")
 _LATER = (
     *(*_TOTALS, "gpus-per-task", "tres-per-task", "constraint", "prefer", "mail-user", "wrap"),
     *("gpu-bind", "cpus-per-task", "cpus-per-gpu", "mincpus", "mem", "mem-per-cpu", "mem-per-gpu"),

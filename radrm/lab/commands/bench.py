@@ -17,7 +17,6 @@ from radrm.lab.experiments.collocate.measure import (
     at_once,
     document,
     measure,
-    measure_mixed,
     modes_of,
     notes_of,
     take,
@@ -30,7 +29,7 @@ from radrm.lab.experiments.collocate.numbers import (
 )
 from radrm.lab.experiments.collocate.rounds import Work
 from radrm.lab.experiments.demo.server import orderly_end
-from radrm.lab.show.collocation import show_collocation, show_mixed
+from radrm.lab.show.collocation import show_collocation
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -108,19 +107,13 @@ def collocate(
         device = devices[0]
         offered = modes_of(device, wanted)
         numbers = at_once(devices, numbers, work)
-        if programs:
-            mixed, notes = measure_mixed(servers, devices, work, offered, wanted)
-        else:
-            results, notes = measure(servers, devices, work, offered, numbers, wanted)
-    measured = mixed if programs else results
-    notes += [*notes_of(device, measured.every), *advice_on(measured)]
+        results, notes = measure(servers, devices, work, offered, numbers, wanted)
+    notes += [*notes_of(device, results.every), *advice_on(results)]
     if as_json:
-        print_json(document(device, work, measured, notes))
-    elif programs:
-        show_mixed(device, work, mixed, notes)
+        print_json(document(device, work, results, notes))
     else:
         show_collocation(device, work, results, notes)
-    return 0 if measured.complete else 1
+    return 0 if results.complete else 1
 
 
 def _usage(option: str, read: Callable[[S], T], text: S) -> T:

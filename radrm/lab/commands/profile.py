@@ -12,12 +12,13 @@ from radrm.client.connection import Client
 from radrm.client.text import print_json, warn
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.errors import UsageError
+from radrm.lab.documents import Profiled
 from radrm.lab.experiments.demo.server import orderly_end
-from radrm.lab.experiments.profiling import Probed, Profiler, Wishes
+from radrm.lab.experiments.profiling import Profiler, Wishes
 from radrm.lab.options import names
 
 
-def _table(found: Sequence[Probed]) -> Rows:
+def _table(found: Sequence[Profiled]) -> Rows:
     """A row for each kind and number of GPUs; `-` for what was not measured."""
     rows = Rows(
         (
@@ -100,7 +101,7 @@ def profile(
             warn(f"{number} x {kind} ...")
             found.append(profiler.probe(kind, number))
     if as_json:
-        print_json([each.document() for each in found])
+        print_json([each.document for each in found])
     else:
         show(_table(found))
     return int(all(each.step_s is None and each.whole_s is None for each in found))

@@ -14,7 +14,7 @@ from radrm.lab import options
 from radrm.lab.experiments.simulations.advice import advice_document, variants_to_try
 from radrm.lab.experiments.simulations.advice import advise as find_advice
 from radrm.lab.experiments.simulations.advice import objective as objective_of
-from radrm.lab.experiments.simulations.runs import document, results_of_draws
+from radrm.lab.experiments.simulations.runs import document, results
 from radrm.lab.experiments.simulations.sources import (
     ORDERS,
     File,
@@ -159,7 +159,7 @@ def simulate(
     if save:
         save_trace(save, loaded.whole)
     with progress_bar() as progress:
-        (result,) = results_of_draws(loaded.draws, [variant], range(seeds), progress)
+        (result,) = results(loaded.draws, [variant], range(seeds), progress)
     if given.as_json:
         print_json(document(result, loaded.left_out))
     else:
@@ -244,7 +244,7 @@ def compare(
     )
     loaded = _load(source, variants[0], seeds)
     with progress_bar() as progress:
-        found = results_of_draws(loaded.draws, variants, range(seeds), progress=progress)
+        found = results(loaded.draws, variants, range(seeds), progress=progress)
     if given.as_json:
         print_json([document(result, loaded.left_out) for result in found])
     else:

@@ -27,7 +27,7 @@ from radrm.lab.experiments.live.trace import (
 )
 from radrm.lab.experiments.simulations.past import described
 from radrm.lab.experiments.simulations.runs import capacities_mib
-from radrm.lab.experiments.simulations.sources import load_trace
+from radrm.lab.experiments.simulations.sources import File, load_trace
 from radrm.lab.experiments.simulations.variants import (
     Choices,
     Variant,
@@ -112,7 +112,7 @@ def run(
         known=options.names(known),
     )
     names = options.names(policy)
-    loaded = load_trace(trace, form, tuple(profile), fill or None, fill_seed)
+    loaded = load_trace(File(trace, form, tuple(profile), fill or None, fill_seed))
     for note in loaded.notes:
         warn(note)
     commands = Commands(jobs_dir or None, command or None, stand_ins=bool(gpus))

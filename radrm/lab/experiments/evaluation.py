@@ -6,8 +6,11 @@ the measurement; 0.05 is 5 %.
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from statistics import fmean, median
 from typing import Any
@@ -17,15 +20,25 @@ from msgspec import Struct
 
 from radrm.client.estimates import TRACED, Asked, answer, memory_of, traced
 from radrm.config import Config
+from radrm.core.records import Estimate
 from radrm.core.units import WHOLE_DEVICE_MIB
+from radrm.core.words import Quantity
 from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
+from radrm.estimators.interface import Description, Estimator, PastRun
+from radrm.estimators.learning.learned import MOST_RUNS
+from radrm.estimators.learning.ratios import told_of
 from radrm.host.estimation.commands import command_of
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
 from radrm.lab.documents import Evaluated, Evaluation
 from radrm.lab.experiments.datasets import Dataset, Measured
 from radrm.structs import replace
-from radrm.wiring import asked_by_auto, describe, find_rule, offered
+from radrm.wiring import asked_by_auto, describe, find_rule, make_estimating, offered
+
+LEARNING = "auto (learning)"
+"""What `auto` says at a new site: each job is estimated with what those before it have shown."""
+ORDERS = 9
+"""The orders in which the jobs are tried then: the dataset's own, and random ones."""
 
 
 class Case(Struct, frozen=True):
@@ -104,8 +117,10 @@ def evaluate(
 ) -> dict[str, list[Case]]:
     """The cases of each estimator. Estimates in the dataset itself are separate, as
     `NAME (recorded)`. The estimators see neither these nor the measurement. `progress` is called
-    with the number of jobs that are done, and of all jobs."""
+    with the number of jobs that are done, and of all jobs. `auto` is tried twice: before the first
+    run, and learning."""
     results: dict[str, list[Case]] = {}
+    described: list[tuple[Measured, Description]] = []
     for at, job in enumerate(found.jobs, 1):
         for name, mib in job.recorded.items():
             whole = mib >= WHOLE_DEVICE_MIB
@@ -117,7 +132,10 @@ def evaluate(
                 found.errors.append(f"{job.name}: {note}")
             for name in names:
                 results.setdefault(name, []).append(_tried(asked, job, config, name))
+            described.append((job, asked.job))
         progress(at, len(found.jobs))
+    if "auto" in names and described:
+        results[LEARNING] = _learning(described, config)
     return results
 
 
@@ -138,11 +156,71 @@ def _asked(job: Measured, config: Config, python: str, trace: bool) -> Asked:
 
 
 def _tried(asked: Asked, job: Measured, config: Config, name: str) -> Case:
-    memory = memory_of(answer(asked, config, name))
+    return _case(job, memory_of(answer(asked, config, name)))
+
+
+def _case(job: Measured, memory: Estimate | None) -> Case:
     if memory is None:
         return Case(job.name, job.measured_mib)
     whole = memory.value >= WHOLE_DEVICE_MIB
     return Case(job.name, job.measured_mib, memory.value, memory.upper, memory.seconds, whole)
+
+
+# ------------------------------------------------------------------ learning from run to run
+
+
+@dataclass(slots=True)
+class _Once:
+    """A route of `auto` that computes its own figures of a job once, for all orders."""
+
+    inner: Estimator
+    name: str = ""
+    _found: dict[int, tuple[Estimate, ...] | Exception] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.name = self.inner.name
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        key = id(job.spec)  # each job of a dataset has its own
+        if key not in self._found:
+            try:
+                self._found[key] = self.inner.estimate(job)
+            except Exception as error:  # a third party's estimator may raise anything
+                self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _learning(jobs: Sequence[tuple[Measured, Description]], config: Config) -> list[Case]:
+    """The cases of `auto` on a machine that knows nothing and runs these jobs one after another,
+    none of them known as an earlier job. Of several orders the one with the middle error."""
+    auto = make_estimating(dataclasses.replace(config, estimator="auto"), _Once).estimator
+    orders = [list(jobs) for _ in range(ORDERS)]
+    for seed, order in enumerate(orders[1:]):
+        random.Random(seed).shuffle(order)
+    replays = [_one_after_another(order, auto) for order in orders]
+    replays.sort(key=lambda cases: accuracy(LEARNING, cases).mape or 0.0)
+    return replays[ORDERS // 2]
+
+
+def _one_after_another(jobs: Sequence[tuple[Measured, Description]], auto: Estimator) -> list[Case]:
+    cases: list[Case] = []
+    runs: tuple[PastRun, ...] = ()
+    for job, described in jobs:
+        found = auto.estimate(replace(described, recent_runs=runs))
+        memory = [each for each in found if each.quantity is Quantity.MEMORY]
+        cases.append(_case(job, memory[0] if memory else None))
+        run = PastRun(
+            round(job.measured_mib),
+            device_kind="",
+            told=told_of(found, Quantity.MEMORY),
+            cuda=next((e.cuda for e in memory if e.cuda is not None), None),
+            family=next((e.family for e in memory if e.family is not None), None),
+        )
+        runs = (run, *runs)[:MOST_RUNS]
+    return cases
 
 
 def evaluation_document(estimator: str, tried: list[Case], cases: bool) -> Document:

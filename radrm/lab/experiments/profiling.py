@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from radrm.client.connection import Client, find_spool
 from radrm.client.text import FINAL
@@ -30,6 +29,7 @@ from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load
 from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.lab.documents import Profiled
 
 Document = dict[str, Any]
 START_S = 30.0
@@ -53,22 +53,6 @@ class Point(Struct, frozen=True):
     work_done: float | None = None
 
 
-class Probed(Struct, frozen=True):
-    """What a probe shows: seconds per step, and of all the job's work. `why`: what is missing."""
-
-    kind: str
-    gpus: int
-    step_s: float | None = None
-    total: float | None = None
-    whole_s: float | None = None
-    why: str | None = None
-
-    def document(self) -> Document:
-        """Return it as JSON has it."""
-        found: Document = asdict(self)
-        return found
-
-
 class Wishes(Struct, frozen=True):
     """What to probe: `steps` of each probe, at most `limit_s`; the job's `total` steps if it does
     not report them; `pattern` reads steps from the log."""
@@ -83,7 +67,7 @@ class Wishes(Struct, frozen=True):
 
 def figures(
     kind: str, gpus: int, points: Sequence[Point], total: float | None, why: str | None
-) -> Probed:
+) -> Profiled:
     """Return what the reports of a probe show. `why`: why it ended early, if it did."""
     step_s = whole_s = None
     if len(points) > 1:
@@ -105,7 +89,7 @@ def figures(
         )
     if why is None and whole_s is None:
         why = "its total of steps is not known: report it, or add --steps"
-    return Probed(kind, gpus, step_s, total, whole_s, why)
+    return Profiled(kind=kind, gpus=gpus, step_s=step_s, total=total, whole_s=whole_s, why=why)
 
 
 def has_enough(points: Sequence[Point], steps: int) -> bool:
@@ -206,17 +190,17 @@ class Profiler:
         self._names = {device["uuid"]: device["name"] for device in devices}
         return configurations(devices, self._wishes.kinds, self._wishes.numbers)
 
-    def probe(self, kind: str, gpus: int) -> Probed:
+    def probe(self, kind: str, gpus: int) -> Profiled:
         """Probe one kind and number of GPUs."""
         why = self._why_not(kind, gpus, None)
         if why is not None:
-            return Probed(kind, gpus, why=why)
+            return figures(kind, gpus, (), None, why)
         with tempfile.TemporaryDirectory(prefix="radrm-profile-") as folder:
             log = Path(folder) / "log"
             try:
                 job = self._submit(kind, gpus, log)
             except RadrmError as error:
-                return Probed(kind, gpus, why=str(error))
+                return figures(kind, gpus, (), None, str(error))
             with self._ending(job):
                 points, why = self._watch(job, kind, gpus, log)
         return figures(kind, gpus, points, self._wishes.total, why)

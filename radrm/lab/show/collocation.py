@@ -11,25 +11,21 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.amounts import show_joules, show_smact, show_watts
 from radrm.client.text import Document
 from radrm.core.units import show_mib, show_seconds
-from radrm.lab.experiments.collocate import mixed
-from radrm.lab.experiments.collocate.mixed import Mixed
-from radrm.lab.experiments.collocate.numbers import Results, Round, verdict
+from radrm.lab.experiments.collocate.mixed import Mixed, change
+from radrm.lab.experiments.collocate.numbers import Copies, Results, Round
 from radrm.lab.experiments.collocate.rounds import Work
 
 
 def show_collocation(device: Document, work: Work, results: Results, notes: Sequence[str]) -> None:
-    title = f"{shlex.join(work.command)} on GPU {device['index']} ({device_name(device)})"
-    show(Styled(title), table(results), Styled(verdict(results)))
-    for note in notes:
-        show(Styled(f"Note: {note}"))
-
-
-def show_mixed(device: Document, work: Work, results: Mixed, notes: Sequence[str]) -> None:
-    where = f"On GPU {device['index']} ({device_name(device)}):"
-    show(Styled(where))
-    for number, command in enumerate(work.programs, start=1):
-        show(Styled(f"  {number}: {shlex.join(command)}"))
-    show(mixed_table(results), Styled(mixed.verdict(results)))
+    where = f"n GPU {device['index']} ({device_name(device)})"
+    if isinstance(results, Mixed):
+        show(Styled(f"O{where}:"))
+        for number, command in enumerate(work.programs, start=1):
+            show(Styled(f"  {number}: {shlex.join(command)}"))
+        show(mixed_table(results))
+    elif isinstance(results, Copies):
+        show(Styled(f"{shlex.join(work.command)} o{where}"), table(results))
+    show(Styled(results.verdict()))
     for note in notes:
         show(Styled(f"Note: {note}"))
 
@@ -63,9 +59,9 @@ def mixed_table(results: Mixed) -> Rows:
         show_joules(sum(known) if whole else None),
         "; ".join(filter(None, map(_why, results.alone))),
     )
-    for measured in results.together:
+    for measured in results.rounds:
         slower = results.slowdowns(measured)
-        changed = mixed.change(results.work(measured))
+        changed = change(results.work(measured))
         rows.add(
             measured.mode,
             *(_of_program(measured, program, slower[program]) for program in range(count)),
@@ -88,7 +84,7 @@ def _of_program(measured: Round, program: int, slower: float | None) -> str:
     return show_seconds(run.time_s) + times
 
 
-def table(results: Results) -> Rows:
+def table(results: Copies) -> Rows:
     """A row for each round; `-` for values that were not measured."""
     rows = Rows(
         (
@@ -112,7 +108,7 @@ def table(results: Results) -> Rows:
             str(measured.copies),
             show_seconds(measured.time_s),
             _show_step(measured.step_s),
-            _show_times(results.throughput(measured)),
+            _show_times(results.work(measured)),
             _show_times(results.slowdown(measured)),
             show_smact(measured.smact),
             show_mib(measured.used_mib),

@@ -9,7 +9,7 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.text import Document
 from radrm.core.units import show_mib
 from radrm.lab.documents import Evaluation
-from radrm.lab.experiments.evaluation import Case, accuracy
+from radrm.lab.experiments.evaluation import LEARNING, Case, accuracy
 
 
 def show_estimators(rows: Sequence[Document]) -> None:
@@ -34,6 +34,8 @@ def show_evaluation(jobs: int, results: Mapping[str, Sequence[Case]]) -> None:
             "mean overestimate; AT MOST: jobs above the upper bound; TOOK: median"
         ),
     )
+    if LEARNING in results:
+        show(Styled(f"{LEARNING}: a new machine runs them one after another and learns"))
 
 
 def _cells(found: Evaluation) -> Iterator[str]:

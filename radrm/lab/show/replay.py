@@ -18,7 +18,7 @@ from radrm.lab.show.simulations import (
     unfinished_line,
     variant_name,
 )
-from radrm.lab.simulator.metrics import Change, Metrics
+from radrm.lab.simulator.metrics import Change
 from radrm.lab.simulator.traces.past import Replayed
 
 RANGES = "Ranges: 90% of what the record leaves possible."
@@ -168,10 +168,6 @@ def unfinished_live(played: Played) -> str | None:
         return None
     first = left[0]
     return (
-        f"{played.policy}: {_counted(played.live)} did not complete, and count in no mean "
-        f"(the first: {first.job.name}: {first.reason or 'unknown'})"
+        f"{played.policy}: {len(left)} of {played.live.jobs} jobs did not complete, and count in "
+        f"no mean (the first: {first.job.name}: {first.reason or 'unknown'})"
     )
-
-
-def _counted(live: Metrics) -> str:
-    return f"{live.unfinished} of {live.jobs} jobs"

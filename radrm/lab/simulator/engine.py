@@ -24,6 +24,7 @@ from radrm.lab.simulator.estimates import (
     errors_of,
     estimate_of,
     known_records,
+    off,
     told_profile,
 )
 from radrm.lab.simulator.history import History
@@ -223,8 +224,5 @@ def _course(job: TraceJob, life: Life, rng: Random) -> Course:
 
     start_up_s, ramp_s, hold_s = map(spread, (life.start_up_s, life.ramp_s, life.hold_s))
     part = low + (high - low) * (rng.random() if life.spread else 0.5)
-    # At most three deviations, so that one extreme draw does not distort a run.
-    off = max(-3.0, min(3.0, rng.gauss(0.0, 1.0))) * life.work_sd
-    return course_of(
-        job, start_up_s, ramp_s, hold_s, life.first_mib, part, 1 + off, life.start_up_s
-    )
+    work = 1 + off(rng) * life.work_sd
+    return course_of(job, start_up_s, ramp_s, hold_s, life.first_mib, part, work, life.start_up_s)

@@ -82,7 +82,7 @@ def as_records(job: TraceJob, estimator: str, mib: float) -> tuple[Estimate, ...
 
 def declared_of(job: TraceJob, error: float, rng: Random) -> float:
     """Return the memory in MiB per GPU that the submitter declares, with this error."""
-    return job.memory_mib * exp(_off(rng) * error)
+    return job.memory_mib * exp(off(rng) * error)
 
 
 def known_records(job: TraceJob, known: Known, rng: Random) -> tuple[Estimate, ...]:
@@ -96,15 +96,15 @@ def known_records(job: TraceJob, known: Known, rng: Random) -> tuple[Estimate, .
         (Quantity.SMACT, job.smact, known.smact, 1.0),
         (Quantity.DURATION, job.duration_s, known.duration, inf),
     ):
-        off = _off(rng)
+        apart = off(rng)
         if error is not None:
-            value = min(most, true * exp(off * error))
+            value = min(most, true * exp(apart * error))
             upper = min(most, value * exp(_95_PERCENT * error))
             found.append(Estimate(quantity, value, upper, _FROM_TRACE))
     return tuple(found)
 
 
-def _off(rng: Random) -> float:
+def off(rng: Random) -> float:
     """Draw an error in standard deviations: at most three, so that one extreme draw does not
     distort a run."""
     return max(-3.0, min(3.0, rng.gauss(0.0, 1.0)))

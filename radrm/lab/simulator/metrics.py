@@ -15,13 +15,13 @@ Costs count all jobs: one that never completed is late until the end of the run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil, sqrt
 from statistics import fmean, stdev
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from radrm.core.words import Outcome
 from radrm.deadlines import Costs
@@ -31,39 +31,28 @@ from radrm.lab.simulator.run import DeviceRun, DeviceStep, JobRun, Run
 # What became of the sizes of a run's jobs: how often they changed, and who held the GPUs.
 
 
-class Sizes(Struct, frozen=True):
-    """Figures of a run in which jobs may change their number of GPUs.
-
-    `resizes`: all such changes, also by a restart. `mean_gpus`: of a job while it ran, as a mean
-    over the jobs that completed. `gpu_held`: the part (0..1) of the GPUs' time in which jobs had
-    them. `mean_queue_s`: from submission to the first start. `cpu_efficiency`: the part (0..1) of
-    their CPUs that jobs with parameter servers used. None: there is no such job.
-    """
-
-    resizes: int
-    mean_gpus: float | None
-    gpu_held: float | None
-    mean_queue_s: float | None
-    cpu_efficiency: float | None = None
+ELASTIC = ("resizes", "mean_gpus", "gpu_held", "mean_queue_s", "cpu_efficiency")
+"""The metrics that only traces with elastic jobs have."""
 
 
-def sizes_of(run: Run, begin_s: float, end_s: float) -> Sizes | None:
-    """Return these figures between two times; None if no job of the run is elastic."""
+def sizes_of(run: Run, begin_s: float, end_s: float) -> dict[str, Any]:
+    """Return the metrics `ELASTIC` between two times; none if no job of the run is elastic."""
     if not any(each.job.elastic for each in run.jobs):
-        return None
+        return {}
     gpus = any(each.job.gpus for each in run.jobs)
     started = [each for each in run.jobs if each.attempts]
     ended = [each for each in started if each.ended_s is not None]
     span_s = (end_s - begin_s) * len(run.devices)
-    return Sizes(
-        resizes=sum(map(_resizes, run.jobs)),
-        mean_gpus=_mean_of_known(
-            _gpu_s(each) / run_s for each in ended if each.job.gpus and (run_s := _run_s(each)) > 0
-        ),
-        gpu_held=_held_s(run) / span_s if span_s > 0 and gpus else None,
-        mean_queue_s=_mean_of_known(e.attempts[0].started_s - e.job.submit_s for e in started),
-        cpu_efficiency=_cpu_efficiency(started),
-    )
+    counts = [
+        _gpu_s(each) / ran_s for each in ended if each.job.gpus and (ran_s := execution_s(each)) > 0
+    ]
+    return {
+        "resizes": sum(map(_resizes, run.jobs)),
+        "mean_gpus": _mean(counts),
+        "gpu_held": _held_s(run) / span_s if span_s > 0 and gpus else None,
+        "mean_queue_s": _mean([e.attempts[0].started_s - e.job.submit_s for e in started]),
+        "cpu_efficiency": _cpu_efficiency(started),
+    }
 
 
 def _cpu_efficiency(jobs: Iterable[JobRun]) -> float | None:
@@ -87,10 +76,6 @@ def _gpu_s(job: JobRun) -> float:
     )
 
 
-def _run_s(job: JobRun) -> float:
-    return sum(attempt.ended_s - attempt.started_s for attempt in job.attempts)
-
-
 def _held_s(run: Run) -> float:
     """Return the GPU seconds in which at least one job had the GPU."""
     spans: dict[int, list[tuple[float, float]]] = {}
@@ -111,11 +96,6 @@ def _covered_s(spans: list[tuple[float, float]]) -> float:
     return total
 
 
-def _mean_of_known(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return fmean(found) if found else None
-
-
 _IN_TIME_S = 1e-6
 """A job that is late by less is in time: sums of times have rounding errors."""
 
@@ -129,7 +109,13 @@ class Metrics(Struct, frozen=True):
     due time, `late_fraction` (0..1) the part of them that ended late. `preemptions` counts the
     attempts that were stopped for others or to move. Costs are in the site's currency;
     `energy_cost` is of whole servers by their GPUs in use where the site states their power, else
-    of the GPUs. The last five are those of `sizes.Sizes`, for traces with elastic jobs.
+    of the GPUs.
+
+    The last five are for traces with elastic jobs. `resizes`: all changes of a job's number of
+    GPUs, also by a restart. `mean_gpus`: of a job while it ran, as a mean over the jobs that
+    completed. `gpu_held`: the part (0..1) of the GPUs' time in which jobs had them. `mean_queue_s`:
+    from submission to the first start. `cpu_efficiency`: the part (0..1) of their CPUs that jobs
+    with parameter servers used.
     """
 
     jobs: int
@@ -157,8 +143,6 @@ class Metrics(Struct, frozen=True):
 
 
 NAMES = Metrics.__struct_fields__
-ELASTIC = Sizes.__struct_fields__
-"""The metrics that only traces with elastic jobs have."""
 MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished", *ELASTIC))
 
 
@@ -172,7 +156,6 @@ def metrics(run: Run, costs: Costs | None = None) -> Metrics:
     used = [_used(device, begin_s, end_s) for device in run.devices]
     energy = None if costs is None else _energy_cost(run, costs, begin_s, end_s)
     late = None if costs is None else _tardiness_cost(run, costs, end_s)
-    sizes = sizes_of(run, begin_s, end_s)
     return Metrics(
         jobs=len(run.jobs),
         unfinished=len(run.jobs) - len(ended),
@@ -193,7 +176,7 @@ def metrics(run: Run, costs: Costs | None = None) -> Metrics:
         preemptions=sum(
             attempt.outcome is Outcome.PREEMPTED for each in run.jobs for attempt in each.attempts
         ),
-        **({} if sizes is None else asdict(sizes)),
+        **sizes_of(run, begin_s, end_s),
     )
 
 
@@ -375,14 +358,7 @@ def gain(values: Sequence[float], others: Sequence[float]) -> Change | None:
 
     The interval is the mean gain plus or minus two standard errors.
     """
-    pairs = [1 - v / o for v, o in zip(values, others, strict=True) if o > 0]
-    if not pairs or len(pairs) < len(values):
-        return None
-    mean = fmean(pairs)
-    if len(pairs) < 2:
-        return Change(mean)
-    error = 2 * stdev(pairs) / sqrt(len(pairs))
-    return Change(mean, mean - error, mean + error)
+    return _change(values, others, lambda count: 2 / sqrt(count))
 
 
 def range_of_gain(values: Sequence[float], others: Sequence[float]) -> Change | None:
@@ -391,13 +367,20 @@ def range_of_gain(values: Sequence[float], others: Sequence[float]) -> Change | 
     `low` to `high` contains the gain of one more pair in 90 % of cases, if the gains are normal:
     the mean plus or minus t * sd * sqrt(1 + 1/n), with Student's t for n - 1 degrees of freedom.
     """
+    return _change(values, others, lambda n: _student_95(n - 1) * sqrt(1 + 1 / n))
+
+
+def _change(
+    values: Sequence[float], others: Sequence[float], width: Callable[[int], float]
+) -> Change | None:
+    """`width`: half the interval of so many gains, in standard deviations."""
     pairs = [1 - v / o for v, o in zip(values, others, strict=True) if o > 0]
     if not pairs or len(pairs) < len(values):
         return None
-    mean, count = fmean(pairs), len(pairs)
-    if count < 2:
+    mean = fmean(pairs)
+    if len(pairs) < 2:
         return Change(mean)
-    half = _student_95(count - 1) * stdev(pairs) * sqrt(1 + 1 / count)
+    half = width(len(pairs)) * stdev(pairs)
     return Change(mean, mean - half, mean + half)
 
 

@@ -33,7 +33,7 @@ from radrm.core.view import Offer
 from radrm.core.words import Collocation, Outcome
 from radrm.lab.simulator.courses import Task
 from radrm.lab.simulator.history import History
-from radrm.lab.simulator.loop import in_order
+from radrm.lab.simulator.loop import Arrival, in_order
 from radrm.lab.simulator.world import World, WorldEvent
 from radrm.simulated.spec import SimulatedDevice
 
@@ -51,10 +51,6 @@ PACE = Pace()
 _MOST_DEATHS = 20
 """After this many deaths a task fails. The prototype would retry it forever on a device that is
 too small."""
-
-
-class _Arrival(Struct, frozen=True):
-    job: int
 
 
 class PublishedLoop:
@@ -96,7 +92,7 @@ class PublishedLoop:
                 self._history.job_ended(at, None, never)
                 continue
             self._coming += 1
-            self._world.at(task.job.submit_s, _Arrival(at))
+            self._world.at(task.job.submit_s, Arrival(at))
         while self._coming or self._alive or self._main or self._recovery or self._crashed:
             self._round()
 
@@ -144,7 +140,7 @@ class PublishedLoop:
         self._world.advance_to(until_s)
 
     def _on(self, happened: object) -> None:
-        if isinstance(happened, _Arrival):
+        if isinstance(happened, Arrival):
             self._coming -= 1
             self._main.append(happened.job)
         elif isinstance(happened, WorldEvent) and happened.ended:

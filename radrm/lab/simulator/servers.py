@@ -70,20 +70,20 @@ def simulate_lot(lot: Lot) -> Run:
     return simulate(*lot)
 
 
-def in_turn(do: Callable[[Lot], Run], lots: Sequence[Lot]) -> Iterable[Run]:
-    return map(do, lots)
+def in_turn(lots: Sequence[Lot]) -> Iterable[Run]:
+    return map(simulate_lot, lots)
 
 
 def simulate_servers(
     jobs: Sequence[TraceJob],
     scenario: Scenario,
     servers: int,
-    each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = in_turn,
+    each: Callable[[Sequence[Lot]], Iterable[Run]] = in_turn,
 ) -> Run:
     """Simulate `jobs` on one or more servers of `scenario`; return everything as one run.
 
     The devices of one server are adjacent in `Run.devices`. `each` may run the servers in
-    parallel (the `map` of a pool of processes, say); it must keep their order. Raises what
+    parallel; it must keep their order. Raises what
     `simulate` raises.
     """
     lots: list[list[int]] = [[] for _ in range(servers)]
@@ -93,7 +93,7 @@ def simulate_servers(
         ([jobs[at] for at in lot], replace(scenario, seed=scenario.seed * servers + number))
         for number, lot in enumerate(lots)
     ]
-    runs = list(each(simulate_lot, work))
+    runs = list(each(work))
     if servers == 1:
         return runs[0]
     done: list[JobRun | None] = [None] * len(jobs)
@@ -344,7 +344,7 @@ def simulate_many(
     scenario: Scenario,
     servers: int,
     dealer: str = HASH,
-    each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = in_turn,
+    each: Callable[[Sequence[Lot]], Iterable[Run]] = in_turn,
 ) -> Run:
     """Simulate `jobs` on servers, to which this dealer deals them. `each` as in `simulate_servers`.
 

@@ -7,6 +7,7 @@ here is refused. One that only changes what is shown is left out.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import signal
 import sys
@@ -55,6 +56,21 @@ _CALLED = re.compile(
     + "|".join(_ABSENT)
     + r")(?=[\s;|&)`]|$)"
 )
+_GIVEN = """
+ARRAY_JOB_ID ARRAY_TASK_COUNT ARRAY_TASK_ID ARRAY_TASK_MAX ARRAY_TASK_MIN ARRAY_TASK_STEP
+CLUSTER_NAME CPUS_ON_NODE CPUS_PER_GPU CPUS_PER_TASK DISTRIBUTION GPUS GPUS_ON_NODE
+GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK GPU_BIND GPU_FREQ GTIDS JOBID JOB_ACCOUNT
+JOB_CPUS_PER_NODE JOB_DEPENDENCY JOB_END_TIME JOB_GID JOB_GPUS JOB_ID JOB_NAME JOB_NODELIST
+JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_RESERVATION JOB_START_TIME JOB_UID JOB_USER
+LAUNCH_NODE_IPADDR LOCALID MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NNODES NODEID NODELIST NPROCS
+NTASKS NTASKS_PER_CORE NTASKS_PER_GPU NTASKS_PER_NODE NTASKS_PER_SOCKET OVERCOMMIT PROCID
+PROFILE RESTART_COUNT SRUN_COMM_HOST STEPID STEP_GPUS STEP_ID STEP_NODELIST STEP_NUM_NODES
+STEP_NUM_TASKS STEP_TASKS_PER_NODE SUBMIT_DIR SUBMIT_HOST TASKS_PER_NODE TASK_PID
+THREADS_PER_CORE TOPOLOGY_ADDR TOPOLOGY_ADDR_PATTERN TRES_PER_TASK UMASK WORKING_DIR
+"""
+VARIABLES = frozenset(f"SLURM_{name}" for name in _GIVEN.split())
+"""The variables of Slurm's that a job here may have, or one of its steps."""
+_READ = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-+=]))")
 _MOST_LINES = 10_000
 _UNFINISHED = "pending,recovering,launching,running,stopping"
 SQUEUE_FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -352,10 +368,15 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
         text = read_text(data, where).text
         before = directives(text, where)
         _note_absent(text, where)
+        _note_unset(text, where)
     asked = [*before, *of_variables(os.environ), *options]
     slurm = translate(asked, os.getcwd(), gethostname(), SUBMIT_FLAGS)
     slurm.raw.setdefault("name", named)
     _keep_own(slurm, text, {each.name for each in asked})
+    if slurm.singleton:
+        after = slurm.raw.setdefault("after", [])
+        assert isinstance(after, list)
+        after += _before(str(slurm.raw.get("name", named)))
     for note in slurm.notes:
         warn(f"note: {note}")
     _set_environment(slurm)
@@ -365,6 +386,17 @@ def request_of(words: Sequence[str]) -> SubmitRequest:
     files = () if wrapped is not None else tuple(job)
     own = {"files": files, "arguments": arguments, "contents": data}
     return SubmitRequest(**{**request.as_dict(), **own})
+
+
+def _before(name: str) -> list[str]:
+    """`--after` for the user's unfinished jobs of a name. Raises `Unreachable` without a daemon."""
+    from radrm.client.connection import Client, every_job
+
+    user = pwd.getpwuid(os.getuid()).pw_name
+    with Client() as client:
+        jobs = every_job(client.ask, jobs=[], user=user)
+    found = [job.get("array_id") or job["id"] for job in jobs if job["name"] == name]
+    return [f"{number}:any" for number in dict.fromkeys(found)]
 
 
 def _keep_own(slurm: Slurm, text: str, asked: Collection[str]) -> None:
@@ -383,6 +415,25 @@ def _note_absent(text: str, where: str) -> None:
             instead = f"; use: {_ABSENT[found[1]]}" if _ABSENT[found[1]] else ""
             note = f"{where} line {number}: {found[1]} is not here{instead}"
             warn(f"note: {note}")
+            return
+
+
+def _note_unset(text: str, where: str) -> None:
+    """Print a note on the first variable of Slurm's that the script reads and that is nowhere set.
+
+    Some sites set their own, as SLURM_TMPDIR: without a value, `cp data $SLURM_TMPDIR/` copies to
+    the root of the file system.
+    """
+    known = {*VARIABLES, *os.environ, *re.findall(r"\b(SLURM_[A-Z0-9_]+)=", text)}
+    for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
+        for found in () if line.lstrip().startswith("#") else _READ.finditer(line):
+            name = found[1] or found[2]
+            if name in known:
+                continue
+            step = (
+                f"set it in the script: {name}=$(mktemp -d)" if "TMP" in name else "write a value"
+            )
+            warn(f"note: {where} line {number}: ${name} is not set here; {step}")
             return
 
 

@@ -191,10 +191,10 @@ def _job(
 
 
 def _name_of(envelope: Envelope) -> str:
-    from radrm.slurm.pilot.shared import job_file_of
+    from radrm.host.storage.submission import job_file_in
 
     try:
-        return job_file_of(envelope).name
+        return job_file_in(envelope).name
     except RadrmError:
         return "-"
 

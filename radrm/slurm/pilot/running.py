@@ -31,13 +31,13 @@ from radrm.client.text import FINAL, LIVE
 from radrm.core.units import show_seconds
 from radrm.errors import RadrmError, Refused, Unreachable, plain
 from radrm.host.storage.spool import Envelope
+from radrm.host.storage.submission import job_file_in
 from radrm.host.wall import wall_s
 from radrm.slurm.pilot.server import Server
 from radrm.slurm.pilot.shared import (
     MOST_KEPT,
     Row,
     Shared,
-    job_file_of,
     may_run_again,
     rest_of,
     take_over,
@@ -270,7 +270,7 @@ class Pilot:
     def _why_not(self, envelope: Envelope, now_s: float) -> tuple[str | None, int]:
         """Return why a job is not for this pilot, None if it is, and its elements."""
         try:
-            job_file = job_file_of(envelope)
+            job_file = job_file_in(envelope)
             options = job_file.options
             if options.time_s is None:
                 return "it has no time limit; cancel it, and submit it with --time", 0

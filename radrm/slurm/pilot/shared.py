@@ -28,9 +28,9 @@ from radrm.errors import RadrmError, StoreError
 from radrm.host.folders import OpenFolder
 from radrm.host.storage.files import fsync_folder, write_durably
 from radrm.host.storage.spool import ENVELOPE, SUFFIX, Envelope, kind_of, read_envelope_file
+from radrm.host.storage.submission import job_file_in
 from radrm.host.storage.tickets import is_ticket
 from radrm.host.wall import wall_s
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 
 MOST_NAMES = 10_000
 MOST_KEPT = 1000
@@ -282,20 +282,10 @@ def take_over(
 # go back of which this holds.
 
 
-def job_file_of(envelope: Envelope) -> JobFile:
-    """Return the job file in an envelope. Raises `RadrmError`."""
-    if envelope.command is not None:
-        return wrap_command(list(envelope.command), envelope.options)
-    data = (envelope.script or "").encode("utf-8", "surrogateescape")
-    return read_job_file(
-        data, envelope.file or "job", envelope.options, arguments=envelope.arguments
-    )
-
-
 def may_run_again(envelope: Envelope) -> bool:
     """Return whether its user says that a job may run again after it was interrupted."""
     try:
-        return bool(job_file_of(envelope).options.requeue)
+        return bool(job_file_in(envelope).options.requeue)
     except RadrmError:
         return False
 
@@ -311,7 +301,7 @@ def rest_of(envelope: Envelope, rows: Sequence[Row]) -> tuple[Envelope | None, b
     None: all of it is. Without rows the daemon has not taken it in: all of it is left.
     """
     try:
-        job_file = job_file_of(envelope)
+        job_file = job_file_in(envelope)
     except RadrmError:
         return None, not rows  # the daemon would say what is wrong with it
     left = [row for row in rows if is_left(row, bool(job_file.options.requeue))]

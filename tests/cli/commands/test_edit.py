@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import radrm.client.connection
-from radrm.cli.commands.edit import EDIT_PARAMETERS, edit, edit_help
+from radrm.cli.commands.edit import EDIT_PARAMETERS, edit
 from radrm.errors import UsageError
 from radrm.jobfile.arguments import parse
 from radrm.jobfile.options import SHOWN
@@ -42,7 +42,6 @@ def test_it_sends_the_options_as_they_were_written(
 
 def test_the_help_has_every_option_that_can_be_edited() -> None:
     text = invoke("edit", "--help").stdout
-    assert text.rstrip("\n") == edit_help()
     lines = [line.lstrip(" *") for line in text.splitlines()]
     named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
     fixed = {"array", "at-once", "max-fails", "param", "params"}

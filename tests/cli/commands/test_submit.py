@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from radrm.cli.commands.submit import run
+from radrm.cli.commands.submit import submit as run
 from radrm.errors import UsageError
 from radrm.host.sockets import listen
 from radrm.host.storage.paths import paths_for, prepare
@@ -188,7 +188,7 @@ def test_what_a_client_left_relative_is_read_as_at_its_submission(home: Path) ->
 SUBMIT = """
 import sys
 from radrm.cli import main
-from radrm.cli.commands.submit import run
+from radrm.cli.commands.submit import submit as run
 assert run(sys.argv[1:]) == 0
 """
 

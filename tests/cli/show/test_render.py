@@ -238,6 +238,13 @@ def test_a_card_ends_with_its_log_and_names_the_error() -> None:
     assert not any("why" in line for line in text)
 
 
+@pytest.mark.parametrize("width", [34, 40, 60])
+def test_the_columns_of_a_narrow_terminal_are_whole(width: int) -> None:
+    lines = [line.plain for line in devices_table([gpu(0), gpu(1)]).lines(width)]
+    assert len(lines) == 3 and not any("…" in line for line in lines)
+    assert {"GPU", "FREE", "JOBS"} <= set(lines[0].split())
+
+
 def test_the_text_of_a_last_column_is_wrapped_if_that_is_wanted() -> None:
     table = Rows((Column("GPU", right=True), Column("WHY", least=10, wrap=True)))
     table.add("0", Styled("needs 40.0G, 27.6G free", "red"))

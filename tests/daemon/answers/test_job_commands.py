@@ -233,3 +233,27 @@ def test_of_jobs_that_are_submitted_together_the_earlier_one_is_followed(
     done = server.json("submit", "first.rad", "second.rad")
     assert server.job(done[1]["id"])["after"] == [{"job": str(done[0]["id"]), "condition": "ok"}]
     server.radrm("cancel", "first", "second")
+
+
+def test_a_name_with_states_means_also_the_ended_jobs_of_an_array_that_still_runs(
+    server: DaemonHome,
+) -> None:
+    command = "test $RADRM_ARRAY_TASK_ID = 0 && exit 3; exec sleep 999"
+    options = ("--gpus=0", "--name=sweep", "--array=0-1")
+    first = server.submit(*options, "--", "sh", "-c", command)
+    assert server.wait_end(f"{first}_0")["state"] == "FAILED"
+    server.wait_state(f"{first}_1", "RUNNING")
+
+    def shown(*asked: str) -> list[int]:
+        return [job["id"] for job in server.json("status", *asked)]
+
+    assert shown("sweep") == [first + 1], "unfinished jobs come first"
+    assert shown("sweep", "--state", "failed") == shown("swe*", "--state", "failed") == [first]
+    assert shown("sweep", "--state", "failed,running") == [first, first + 1]
+    wrong = server.radrm("requeue", "sweep")
+    assert wrong.returncode == 1 and "--state" in wrong.stderr, "nothing that runs is lost"
+    assert [each["id"] for each in server.json("requeue", "sweep", "--state", "failed")] == [first]
+    assert server.wait_end(f"{first}_0")["attempts"] == 2
+    assert server.job(f"{first}_1")["attempts"] == 1
+    assert server.radrm("requeue", "sweep", "--state", "running").returncode == 0
+    server.ask("cancel", jobs=[str(first)])

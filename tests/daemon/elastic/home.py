@@ -86,7 +86,7 @@ class ElasticHome(DaemonHome):
     @property
     def places(self) -> list[Path]:
         """The folders in which daemon and launchers speak."""
-        return list((self.folder / "home" / "run" / "elastic").iterdir())
+        return list((self.folder / "home" / "elastic").iterdir())
 
     def finish(self, code: int = 0) -> None:
         self.file(".finish", str(code))

@@ -13,7 +13,7 @@ import pytest
 from radrm.core.records import Device, Job, Placement, Share
 from radrm.core.words import Collocation, DeviceKind, Resizing
 from radrm.daemon.elastic import placement_text, shares_text
-from radrm.daemon.launching import _device_variables, task_environments
+from radrm.daemon.launching import Given, task_environments
 from radrm.errors import Refused
 from radrm.host.isolation import Isolation, Numbers
 from radrm.host.mps.interface import Access
@@ -163,10 +163,11 @@ def test_an_isolated_job_counts_only_its_own_gpus() -> None:
     placement = Placement(shares, Collocation.TIMESLICE)
     options: Any = SimpleNamespace(device_ids="index", cpu_bind="none")
     site: Any = SimpleNamespace(mps=None, device_ids="uuid", isolation=Isolation(None, Numbers()))
-    found = _device_variables(placement, shares, own, a_job(), None, options, site, live=False)
+    given = Given(a_job(), placement, None, options, own, site)
+    found = given.variables(shares, own, live=False)
     assert found["CUDA_VISIBLE_DEVICES"] == "1,0"
     assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-5,GPU-1"
-    found = _device_variables(placement, shares, own, a_job(), None, options, site, live=True)
+    found = given.variables(shares, own, live=True)
     assert found["CUDA_VISIBLE_DEVICES"] == "GPU-5,GPU-1", "it may have other GPUs soon"
 
 

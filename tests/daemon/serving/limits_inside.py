@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from radrm.cli.commands.submit import run as submit
+from radrm.cli.commands.submit import submit
 from radrm.client.connection import Client
 from radrm.errors import RadrmError
 from radrm.host.simulated.client import DriverClient

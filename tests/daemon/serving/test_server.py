@@ -51,7 +51,7 @@ class Door:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.slots: Slots[Guest] = Slots(10, lambda uid: 4, 2, lambda: self.now)
+        self.slots = Slots(10, lambda uid: 4, 2, lambda: self.now)
 
     def come(self, uid: int, silent: bool = True) -> tuple[Guest, str | None]:
         guest = Guest(uid, self.now, silent)
@@ -104,7 +104,7 @@ def test_who_leaves_makes_room() -> None:
 
 
 def test_of_those_who_do_not_read_the_slowest_is_ended() -> None:
-    held: Held[Guest] = Held(most=100, of_one_user=50)
+    held = Held(most=100, of_one_user=50)
     mine = [Guest(7, since) for since in (2.0, 1.0, 3.0)]
     other, third = Guest(8), Guest(9)
     with ExitStack() as stack:

@@ -202,10 +202,15 @@ def test_of_what_a_killed_daemon_left_only_radrms_own_is_removed(home: DaemonHom
     (state / "checkpoints" / str(first)).mkdir()  # killed between storing its end and this
     (state / "checkpoints" / "notes").mkdir()
     (state / "attempts" / "999" / "thesis").mkdir(parents=True)
+    # A power failure came before its launch was on disk; the folder was there by chance.
+    (state / "attempts" / "998").mkdir()
+    (state / "attempts" / "998" / "launch.json").touch()
+    os.utime(state / "attempts" / "998", (1, 1))
     home.start()
     wait_until(lambda: not (state / "attempts" / "1").exists(), "the folder to go")
     assert [p.name for p in (state / "checkpoints").iterdir()] == ["notes"]
     assert (state / "attempts" / "999" / "thesis").is_dir()
+    assert not (state / "attempts" / "998").exists()
     assert "attempt 999 is not of this store and is left" in home.said()
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from radrm.core.records import Exit
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, StoreError
 from radrm.host.attempts import forker as process
 from radrm.host.attempts import forking
-from radrm.host.attempts.evidence import Ended, Started, Void
+from radrm.host.attempts.evidence import Ended, Lost, Started, Void
 from radrm.host.attempts.forking import Forker, Runner
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.processes.procfs import read_stat, token_of
@@ -217,6 +217,58 @@ def test_a_spare_outlives_its_forker_and_ends_when_nobody_can_order_it(forker: F
     os.close(spare.orders)
     assert select.select([spare.pidfd], [], [], 60)[0]
     os.close(spare.pidfd)
+
+
+# ------------------------------------------------------------------ all but the beginning
+
+
+def held(host: Host) -> bool:
+    """Whether a runner has all but the name of its start record."""
+    return any(name.startswith(".start.json") for name in os.listdir(host.folder))
+
+
+def test_a_job_begins_when_all_is_ready_and_is_prepared_meanwhile(host: Host) -> None:
+    daemon = host.daemon()
+
+    def ready() -> None:
+        wait_until(lambda: held(host), "the runner")
+        assert daemon.poll(SERIAL) is None and not (host.cwd / "ran").exists()
+
+    daemon.launch(host.plan(*ONCE), ready)
+    assert isinstance(next_of(daemon), Started)
+    assert isinstance(next_of(daemon), Ended) and ran_once(host)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), StoreError("full")])
+def test_a_launch_that_does_not_get_ready_leaves_nothing(host: Host, error: Exception) -> None:
+    daemon, runners = host.daemon(), list[int]()
+
+    def ready() -> None:
+        wait_until(lambda: held(host), "the runner")
+        runners.append(host.runner())
+        raise error
+
+    with pytest.raises(StoreError, match="full"):
+        daemon.launch(host.plan(*ONCE), ready)
+    wait_until(lambda: gone(runners[0]))
+    assert not host.folder.exists() and not host.processes() and not daemon.live
+    assert not (host.cwd / "ran").exists()
+
+
+def test_a_daemon_that_ends_before_the_job_begins_leaves_a_void_launch(
+    host: Host, forker: Forker
+) -> None:
+    host.prepare()
+    spare = taken(forker)
+    spare.order(str(host.folder), host.token, None)
+    wait_until(lambda: held(host), "the runner")
+    os.close(spare.orders)  # as the kernel does it for a killed daemon
+    assert select.select([spare.pidfd], [], [], 60)[0]
+    os.close(spare.pidfd)
+    assert host.daemon().adopt(SERIAL, 3) == Lost(
+        "its runner was killed before it could begin", False, None
+    )
+    assert not (host.cwd / "ran").exists() and not held(host)
 
 
 # ------------------------------------------------------------------ one attempt after the other

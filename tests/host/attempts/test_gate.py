@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from radrm.core.records import Exit
-from radrm.host.attempts import start_runner
+from radrm.host.attempts import runner
 from radrm.host.attempts.evidence import Ended, Started, Void
 from radrm.host.processes import cgroups
 from radrm.structs import replace
@@ -74,9 +74,11 @@ def test_a_silent_daemon_does_not_keep_it_waiting_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opens, closes = os.pipe()
-    monkeypatch.setattr(start_runner, "GATE", opens)
-    monkeypatch.setattr(start_runner, "_GATE_S", 0.01)
-    assert start_runner._opens()
+    monkeypatch.setattr(runner, "GATE", opens)
+    monkeypatch.setattr(runner, "_GATE_S", 0.01)
+    assert runner._opens()
     os.close(closes)
-    assert not start_runner._opens()
-    os.close(opens)
+    opens, closes = os.pipe()
+    monkeypatch.setattr(runner, "GATE", opens)
+    os.close(closes)
+    assert not runner._opens()

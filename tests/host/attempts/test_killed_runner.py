@@ -108,9 +108,11 @@ def test_a_runner_that_dies_before_its_claim(host: Host, monkeypatch: pytest.Mon
     host.state.joinpath("attempts").mkdir()
     start = Launcher._start_runner
 
-    def start_held_up(daemon: Launcher, live: Live, gate: int | None) -> None:
+    def start_held_up(
+        daemon: Launcher, live: Live, gate: int | None, ready: Callable[[], None]
+    ) -> None:
         lock = attempts.take_lock(live.evidence.folder)
-        start(daemon, live, gate)
+        start(daemon, live, gate, ready)
         os.kill(live.runner.pid, signal.SIGKILL)
         os.close(lock)
 

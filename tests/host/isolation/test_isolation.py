@@ -18,7 +18,7 @@ from radrm.errors import Refused, StoreError
 from radrm.host import isolation as bpf
 from radrm.host import isolation as numbers
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import start_runner
+from radrm.host.attempts import runner
 from radrm.host.attempts.evidence import Ended, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -285,7 +285,7 @@ def test_a_job_never_runs_outside_a_group_that_was_set_up(limited: bool, tmp_pat
     if limited:
         record["limits"] = {"memory": group, "memory_mib": 100}
     attempts.write_record(str(folder), attempts.LAUNCH, record)
-    command = [sys.executable, "-I", "-S", start_runner.__file__, str(folder)]
+    command = [sys.executable, "-I", "-S", runner.__file__, str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     end, _ = attempts.read_record(str(folder), attempts.EXIT)
     assert end["passing"]

@@ -99,6 +99,7 @@ def test_modes_whatever_the_umask(
             assert modes(paths) == expected
     finally:
         os.umask(before)
+    assert os.listdir(paths.run) == ["progress"], "what users fill is not in memory"
     for parent in (tmp_path / "deep", tmp_path / "other"):
         assert not parent.stat().st_mode & stat.S_IWOTH, "never open to all"
 

@@ -63,7 +63,7 @@ def test_what_was_parsed_rules_and_is_not_parsed_again(
     def never(*_: object) -> None:
         raise AssertionError("it was parsed at intake")
 
-    monkeypatch.setattr(submitted, "read_job_file", never)
+    monkeypatch.setattr(submitted, "job_file_in", never)
     assert found.job_file() == parsed
     edited = replace(found, edits={"gpus": "3", "after": ["none", "7"], "env": ["A=Z"]})
     options = edited.job_file().options

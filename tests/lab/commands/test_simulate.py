@@ -17,7 +17,7 @@ from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.lab.experiments.simulations import runs
 from radrm.lab.experiments.simulations.runs import Result, results
-from radrm.lab.experiments.simulations.sources import load_trace
+from radrm.lab.experiments.simulations.sources import File, load_trace
 from radrm.lab.experiments.simulations.variants import Choices, check_settings, make_variant
 from radrm.lab.show.replay import caveats, sentence
 from radrm.lab.show.simulations import compared_table, one_table, same_line
@@ -174,7 +174,10 @@ def test_a_trace_that_cannot_be_read(tmp_path: Path) -> None:
 def test_an_imported_trace_can_be_kept(tmp_path: Path) -> None:
     kept = tmp_path / "kept.csv"
     run("simulate", str(EXAMPLES / "sacct.txt"), "--save", str(kept))
-    first, again = load_trace(str(EXAMPLES / "sacct.txt")).jobs, load_trace(str(kept)).jobs
+    first, again = (
+        load_trace(File(str(EXAMPLES / "sacct.txt"))).jobs,
+        load_trace(File(str(kept))).jobs,
+    )
     assert [(j.name, j.submit_s, j.memory_mib) for j in first] == [
         (j.name, j.submit_s, j.memory_mib) for j in again
     ]
@@ -182,12 +185,12 @@ def test_an_imported_trace_can_be_kept(tmp_path: Path) -> None:
 
 
 def test_processes_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = load_trace(AFTERNOON).jobs
+    jobs = load_trace(File(AFTERNOON)).jobs
     variants = [make_variant(Config(), name, "oracle", Choices()) for name in ("exclusive", "lug")]
-    alone = results(jobs, variants, 2)
+    alone = results([jobs], variants, range(2))
     monkeypatch.setattr(runs, "_WORTH_PROCESSES", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    beside = results(jobs, variants, 2)
+    beside = results([jobs], variants, range(2))
     assert [r.runs for r in alone] == [r.runs for r in beside]
     assert alone[0].limits == beside[0].limits
 
@@ -264,10 +267,10 @@ def test_a_row_that_repeats_another_is_named_below() -> None:
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_progress_counts_the_jobs_of_all_runs(seeds: int) -> None:
-    jobs = load_trace(AFTERNOON).jobs
+    jobs = load_trace(File(AFTERNOON)).jobs
     variants = [make_variant(Config(), name, "oracle", Choices()) for name in ("exclusive", "lug")]
     told: list[tuple[int, int]] = []
-    results(jobs, variants, seeds, progress=lambda done, of: told.append((done, of)))
+    results([jobs], variants, range(seeds), progress=lambda done, of: told.append((done, of)))
     all_jobs = len(jobs) * len(variants) * seeds
     assert told[-1] == (all_jobs, all_jobs) and {of for _, of in told} == {all_jobs}
     assert [done for done, _ in told] == sorted(done for done, _ in told)
@@ -290,7 +293,7 @@ def test_the_sentence_says_how_sure_it_is() -> None:
 
 
 def test_the_caveats() -> None:
-    job = load_trace(AFTERNOON).jobs[0]
+    job = load_trace(File(AFTERNOON)).jobs[0]
     known = Replayed(
         *((job, job), (), {"never ran": 4}),
         alone=1,
@@ -335,7 +338,7 @@ def test_one_s_own_past_under_other_policies(store: str, tmp_path: Path) -> None
     text = run(*words, "--policy", "exclusive,lug", "--save", str(tmp_path / "t.csv"))
     assert "With exclusive instead of magm your jobs of the last 30d would" in text
     assert "SM activity of the 20 jobs: 5 by a run of the job alone; 15 by readings" in text
-    assert len(load_trace(str(tmp_path / "t.csv")).jobs) == 20
+    assert len(load_trace(File(str(tmp_path / "t.csv"))).jobs) == 20
 
 
 def test_advice_for_one_s_own_past(store: str) -> None:

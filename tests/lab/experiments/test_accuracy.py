@@ -154,6 +154,20 @@ def test_the_command_tries_estimators_apart_from_what_the_files_say(tmp_path: Pa
     assert "2/3" in shown and "%" in shown
 
 
+@pytest.mark.parametrize(("jobs", "learns"), [(1, False), (9, True)])
+def test_a_new_machine_learns_from_the_jobs_before_and_from_none_else(
+    tmp_path: Path, jobs: int, learns: bool
+) -> None:
+    """The GPUs' context is 3 GiB larger than is assumed; what a job needs never tells itself."""
+    (tmp_path / "net.model").write_text(TABLE)
+    rows = "".join(f"{4600 + 10 * n},net.model,{64 + n}\n" for n in range(jobs))
+    (tmp_path / "measured.csv").write_text(f"measured_mib,summary,batch_size\n{rows}")
+    words = ("estimators", "--evaluate", str(tmp_path / "measured.csv"), "--estimator", "auto")
+    found = {row["estimator"]: row for row in json.loads(run(*words, "--json"))}
+    first, learning = found["auto"]["mape"], found["auto (learning)"]["mape"]
+    assert (learning < first / 2) if learns else (learning == first)
+
+
 def test_the_list_says_who_is_asked() -> None:
     rows = json.loads(run("estimators", "--json"))
     asked = {row["estimator"]: row["asked"] for row in rows}

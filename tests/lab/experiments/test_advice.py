@@ -90,7 +90,7 @@ def advised(monkeypatch: pytest.MonkeyPatch, noise: float = 1.0, **oom: int) -> 
     names = ("lug", "rr", "mug", "exclusive")
     times = dict(zip(("magm", *names), (100.0, 90.0, 80.0, 99.0, 200.0), strict=True))
     runs = Runs(times, noise, oom)
-    monkeypatch.setattr(advice, "results_of_draws", runs)
+    monkeypatch.setattr(advice, "results", runs)
     candidates = [Combination(name, "fifo", "strict") for name in names]
     variants = [make_variant(Config(), name, "oracle", Choices()) for name in names]
     return advise([()], PRESENT, candidates, variants, "mean_jct_s", 4, print), runs

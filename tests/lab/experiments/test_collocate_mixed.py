@@ -9,7 +9,7 @@ from rich.console import Console
 
 from radrm.errors import Refused
 from radrm.lab.experiments.collocate.measure import advise, at_once, modes_of
-from radrm.lab.experiments.collocate.mixed import Mixed, change, verdict
+from radrm.lab.experiments.collocate.mixed import Mixed, change
 from radrm.lab.experiments.collocate.numbers import CopyRun, Point, Round, parse_programs
 from radrm.lab.experiments.collocate.rounds import Work
 from radrm.lab.show.collocation import mixed_table
@@ -44,7 +44,7 @@ ALONE = alone(run(5.36), run(1.05))
 @pytest.mark.parametrize(("mode", "first", "second", "printed"), PUBLISHED)
 def test_the_published_mix(mode: str, first: float, second: float, printed: float) -> None:
     together = Round(mode=mode, runs=(run(first), run(second)))
-    results = Mixed(ALONE, [together])
+    results = Mixed([together], ALONE)
     assert results.serial_s == pytest.approx(6.41 * HOUR_S)
     changed = change(results.work(together))
     assert round(changed, 2) == printed
@@ -53,12 +53,12 @@ def test_the_published_mix(mode: str, first: float, second: float, printed: floa
 
 def test_the_verdict_is_of_the_best_mode() -> None:
     rounds = [Round(mode=mode, runs=(run(a), run(b))) for mode, a, b, _ in PUBLISHED]
-    assert verdict(Mixed(ALONE, rounds)) == (
+    assert Mixed(rounds, ALONE).verdict() == (
         "Together by mps they take 13% less time than one after another; their own times are "
         "1.04 (program 1), 1.05 (program 2) times those alone."
     )
     worse = Round(mode="timeslice", runs=(run(7), run(2)))
-    said = verdict(Mixed(ALONE, [worse]))
+    said = Mixed([worse], ALONE).verdict()
     assert said.startswith("Sharing does not pay for these programs: at best, by timeslice, they")
     assert "9% more time" in said
 
@@ -70,7 +70,7 @@ def test_programs_that_were_cut_are_compared_by_their_steps() -> None:
         runs=(run(9, "cancelled", rate=80), run(7, "cancelled", begun=2, rate=5)),
         cut=True,
     )
-    results = Mixed(before, [pair])
+    results = Mixed([pair], before)
     assert (results.serial_s, results.slowdowns(pair)) == (None, pytest.approx([1.25, 2.0]))
     assert results.work(pair) == pytest.approx(0.8 + 0.5)
     assert results.best() is pair
@@ -87,16 +87,16 @@ def test_programs_that_were_cut_are_compared_by_their_steps() -> None:
     ids=["nothing", "one dies alone", "one dies together", "cut without steps"],
 )
 def test_what_cannot_be_compared_is_not(rounds: list[Round], pair: Round) -> None:
-    results = Mixed(rounds, [pair])
+    results = Mixed([pair], rounds)
     assert (results.work(pair), results.best()) == (None, None)
-    assert verdict(results).startswith("No verdict")
+    assert results.verdict().startswith("No verdict")
     assert results.documents()[-1]["throughput"] is None
 
 
 def test_documents_and_table_say_which_program() -> None:
     dead = Round(mode="mps", runs=(run(6), run(1, "oom")))
     pair = Round(mode="timeslice", runs=(run(6.09), run(1.11)), energy_j=5e6)
-    results = Mixed(ALONE, [pair, dead])
+    results = Mixed([pair, dead], ALONE)
     documents = results.documents()
     assert [each["programs"] for each in documents] == [[1], [2], [1, 2], [1, 2]]
     assert (documents[0]["time_s"], documents[2]["time_s"]) == (5.36 * HOUR_S, None)

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from radrm.errors import UsageError
 from radrm.lab.experiments.collocate.numbers import (
+    Copies,
     CopyRun,
     Point,
-    Results,
     Round,
     Steps,
     coarse,
@@ -22,9 +22,8 @@ from radrm.lab.experiments.collocate.numbers import (
     parse_copies,
     parse_modes,
     rate,
-    verdict,
 )
-from radrm.lab.experiments.collocate.rounds import Link, Traffic
+from radrm.lab.experiments.collocate.rounds import Link, mean_traffic
 from radrm.lab.show.collocation import table
 from tests.standins.nvml_library import Nvml
 
@@ -98,9 +97,9 @@ ALONE = many("timeslice", run(0, 100), energy_j=1000.0)
 
 def test_throughput_is_against_one_after_another() -> None:
     pair = many("timeslice", run(0, 150), run(10, 160), energy_j=2400.0)
-    results = Results([ALONE, pair])
-    assert results.throughput(ALONE) == 1
-    assert results.throughput(pair) == pytest.approx(2 * 100 / 160)
+    results = Copies([ALONE, pair])
+    assert results.work(ALONE) == 1
+    assert results.work(pair) == pytest.approx(2 * 100 / 160)
     assert results.slowdown(pair) == pytest.approx(1.6)
     assert pair.time_s == 150
     assert (pair.energy_per_copy_j, pair.power_w) == (1200, 15)
@@ -109,10 +108,10 @@ def test_throughput_is_against_one_after_another() -> None:
 def test_steps_count_where_both_tell_them() -> None:
     alone = many("timeslice", run(0, 50, steps=2.0))
     pair = many("mps", run(0, 90, steps=1.5), run(40, 130, steps=1.5))
-    results = Results([alone, pair])
+    results = Copies([alone, pair])
     assert pair.steps_per_s == pytest.approx(3)
     assert pair.step_s == pytest.approx(1 / 1.5)
-    assert results.throughput(pair) == pytest.approx(1.5)
+    assert results.work(pair) == pytest.approx(1.5)
 
 
 def test_what_was_cut_short_has_no_time_of_its_own() -> None:
@@ -125,9 +124,9 @@ def test_what_was_cut_short_has_no_time_of_its_own() -> None:
 
 def test_a_round_with_a_death_is_compared_with_nothing() -> None:
     dead = many("timeslice", run(0, 100), run(0, 5, "oom"))
-    results = Results([ALONE, dead])
+    results = Copies([ALONE, dead])
     assert (dead.oom, dead.sound) == (1, False)
-    assert results.throughput(dead) is None
+    assert results.work(dead) is None
     assert results.best() is None
     assert results.documents()[1]["outcomes"] == ["completed", "oom"]
 
@@ -143,19 +142,19 @@ def test_a_round_with_a_death_is_compared_with_nothing() -> None:
     ],
 )
 def test_the_verdict(rounds: list[Round], said: str) -> None:
-    assert verdict(Results(rounds)).startswith(said)
+    assert Copies(rounds).verdict().startswith(said)
 
 
 def test_of_equal_gains_fewer_copies_win() -> None:
     pair = many("mps", run(0, 100), run(0, 100))
     four = many("mps", *(run(0, 200) for _ in range(4)))
-    assert Results([ALONE, four, pair]).best() is pair
+    assert Copies([ALONE, four, pair]).best() is pair
 
 
 def test_the_table_shows_what_is_not_known_as_such() -> None:
     dead = many("mps", run(0, 5, "oom"), smact_source="nvml-utilization")
     console = Console(width=200, record=True, file=open(os.devnull, "w"))
-    console.print(table(Results([ALONE, dead])))
+    console.print(table(Copies([ALONE, dead])))
     shown = console.export_text()
     assert "1.00x" in shown
     assert "1 of 1 out of GPU memory" in shown
@@ -186,12 +185,8 @@ def test_modes_are_read() -> None:
 
 
 def test_traffic_is_a_mean_of_what_was_sampled() -> None:
-    traffic = Traffic()
-    traffic.add(None)
-    assert (traffic.received_mb_s, traffic.sent_mb_s) == (None, None)
-    for sample in ((100.0, 10.0), None, (300.0, 30.0)):
-        traffic.add(sample)
-    assert (traffic.received_mb_s, traffic.sent_mb_s) == (200.0, 20.0)
+    assert mean_traffic([]) == (None, None)
+    assert mean_traffic([(100.0, 10.0), (300.0, 30.0)]) == (200.0, 20.0)
 
 
 def test_the_link_of_a_gpu(nvml: Nvml) -> None:

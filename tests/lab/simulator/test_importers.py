@@ -143,7 +143,7 @@ def test_moments() -> None:
     assert moment("2024-02-29T12:00:00Z") == 1709208000
     assert moment("2000-03-01 00:00:00") - moment("2000-02-28 00:00:00") == 2 * 86400
     assert moment("12.5") == 12.5
-    for bad in ("2024-13-01 00:00:00", "Unknown", "", "nan"):
+    for bad in ("2024-13-01 00:00:00", "2023-02-29 00:00:00", "Unknown", "", "nan"):
         with pytest.raises(ValueError, match="time"):
             moment(bad)
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import UsageError
+from radrm.jobfile.slurm import read, translate
 from radrm.slurm.commands.names import (
     NAMES,
     SQUEUE_FORMAT,
+    VARIABLES,
     elements,
     request_of,
     salloc,
@@ -155,6 +157,32 @@ def test_rad_lines_stand_beside_those_of_slurm(
     }  # fmt: skip
     request = request_of(["--wrap=true", "--gres=gpu:1", "-W"])
     assert request.command[-1] == "true" and request.wait and request.slurm
+
+
+ABSENT = {
+    "cp data $SLURM_TMPDIR\n": True,
+    "true\ncp data ${SLURM_SCRATCH}/x\n": True,
+    "# $SLURM_TMPDIR\necho ${SLURM_TMPDIR:-/tmp} $SLURM_JOB_ID $SLURM_STEP_ID\n": False,
+    "export SLURM_TMPDIR=/tmp\ncp data $SLURM_TMPDIR\n": False,
+    "cp data $SLURM_SET_BEFORE $XSLURM_TMPDIR\n": False,
+}
+
+
+def test_a_variable_that_jobs_have_only_elsewhere_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text, named in ABSENT.items():
+        monkeypatch.setattr(os, "environ", {"SLURM_SET_BEFORE": "1"})
+        Path("job.sbatch").write_text(text)
+        request_of(["job.sbatch"])
+        assert ("is not set here" in capsys.readouterr().err) == named, text
+
+
+def test_variables_of_jobs_are_known() -> None:
+    words = ("-n2", "--gpus-per-task=1", "-c1", "--mem=1G", "-O", "-a1-2", "-A=x", "-q=y")
+    found = translate(read(words, "")[0], "/", "box").variables
+    assert {name for name in found if name.startswith("SLURM")} - {"SLURMD_NODENAME"} <= VARIABLES
 
 
 def install(folder: Path, *words: str) -> str:

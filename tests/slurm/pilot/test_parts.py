@@ -15,11 +15,12 @@ from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import Refused, StoreError, UsageError
 from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.submission import job_file_in
 from radrm.host.storage.tickets import new_ticket
 from radrm.slurm.pilot.main import given, host_words, script_of, until_of, words_of
 from radrm.slurm.pilot.running import Pilot
 from radrm.slurm.pilot.server import Server
-from radrm.slurm.pilot.shared import Shared, job_file_of, rest_of, shared_root, take_over
+from radrm.slurm.pilot.shared import Shared, rest_of, shared_root, take_over
 
 # ------------------------------------------------------------------ what goes back
 
@@ -75,7 +76,7 @@ def test_of_an_array_the_elements_go_back_that_are_left(
     assert any_left == bool(left)
     if left and left != states.keys():
         assert rest is not None
-        array = job_file_of(rest).options.array
+        array = job_file_in(rest).options.array
         assert (set(array.indices), array.at_once) == (left, at_once)
         assert Envelope.from_bytes(rest.to_bytes()) == rest
     else:
@@ -251,7 +252,7 @@ class Daemon(Server):
         self.hopeless: str | None = None
 
     def put(self, envelope: Envelope) -> None:
-        limit_s = job_file_of(envelope).options.time_s
+        limit_s = job_file_in(envelope).options.time_s
         number = len(self.states) + 1
         self.states[envelope.ticket] = {
             **dict.fromkeys(("started_at", "ended_at", "exit_code", "reason", "array_index")),

@@ -7,12 +7,12 @@ The prices are those of the configuration now, at the hours of the book.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
-from typing import Any
 
 from msgspec import Struct, field
 
+from radrm.core.records import Job
 from radrm.daemon.answers.past.gather import J_PER_KWH, Figures, Key, Rows
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
@@ -51,20 +51,15 @@ class EnergySums(Struct):
 
     def add(self, row: EnergyRow) -> None:
         """Add the energy of an hour, at its price."""
-        self._book(row, self.total)
         self.equally_j += row.equally_j
         if row.job_id is not None:
-            self._book(row, self._of(row))
+            add_energy(self.costs, row, self.total, self._of(row))
             return
-        self._book(row, self.idle)
+        add_energy(self.costs, row, self.total, self.idle)
         hours = self.metered.setdefault(row.device, {})
         hours[row.hour_s] = hours.get(row.hour_s, 0.0) + row.seconds
         if self.by in ("gpu", "day"):
             self._of(row).idle_j += row.joules
-
-    def _book(self, row: EnergyRow, to: Figures) -> None:
-        to.joules += row.joules
-        to.cost += self.costs.energy_cost(row.joules, row.hour_s, row.hour_s + HOUR_S)
 
     def _of(self, row: EnergyRow) -> Figures:
         if self.by == "day":
@@ -81,6 +76,14 @@ class EnergySums(Struct):
             return found[-MOST_ROWS:], [each for _, each in found[:-MOST_ROWS]]
         found.sort(key=lambda each: -each[1].joules)
         return found[:MOST_ROWS], [each for _, each in found[MOST_ROWS:]]
+
+
+def add_energy(costs: Costs, row: EnergyRow, *to: Figures) -> None:
+    """Add the energy of an hour, at its price, to each sum."""
+    cost = costs.energy_cost(row.joules, row.hour_s, row.hour_s + HOUR_S)
+    for sums in to:
+        sums.joules += row.joules
+        sums.cost += cost
 
 
 def _used(found: Figures, total: Figures) -> Document:
@@ -142,18 +145,29 @@ def energy_sums(
     loop: Loop, by: str, begin_s: int, end_s: float, rows: Rows, total: Figures
 ) -> Work[EnergySums]:
     """Add the energy between two times (epoch seconds, whole hours), by one of `COLUMNS`."""
+    report = EnergySums(by, loop.parts.costs, rows, total)
+    report.first_s = yield from visit_energy(loop, begin_s, end_s, COLUMNS[by], report.add)
+    return report
+
+
+def visit_energy(
+    loop: Loop, begin_s: int, end_s: float, column: str, visit: Callable[[EnergyRow], None]
+) -> Work[int | None]:
+    """Visit what was used in each hour between two times (epoch seconds), added up by a column.
+
+    Returns the first hour on record; None without one.
+    """
     loop.save_volatile()
     book, pace = loop.store.energy, Pace()
-    report = EnergySums(by, loop.parts.costs, rows, total, book.first_hour_s())
-    at_s = begin_s if report.first_s is None else max(begin_s, report.first_s)
-    while report.first_s is not None and at_s < end_s:
+    first_s = book.first_hour_s()
+    at_s = begin_s if first_s is None else max(begin_s, first_s)
+    while first_s is not None and at_s < end_s:
         next_s = min(at_s + _SLICE_S, ceil(end_s))
-        for row in book.sums(at_s, next_s, COLUMNS[by]):
-            report.add(row)
+        for row in book.sums(at_s, next_s, column):
+            visit(row)
         at_s = next_s
-        if pace.spent:
-            yield from pace.rest()
-    return report
+        yield from pace.rest_if_spent()
+    return first_s
 
 
 def _end(book: EnergyBook, until_s: float, now_s: float) -> float:
@@ -171,21 +185,22 @@ def moment(words: Words, name: str, now_s: float) -> float:
 
 
 def _row(loop: Loop, by: str, key: Key, each: Figures, total: Figures) -> Document:
-    found: dict[str, Any] = {by: key}
+    idle = {"idle_kwh": each.idle_j / J_PER_KWH} if by in ("gpu", "day") else {}
+    return {by: key, **called(loop, by, key, each.user)[1], **idle, **_used(each, total)}
+
+
+def called(loop: Loop, by: str, key: Key, user: str | None) -> tuple[Job | None, Document]:
+    """Return the job of a row, if it is of one that is on record, and what the row is called."""
+    snapshot = loop.scheduler.snapshot
     if by == "job" and isinstance(key, int):
-        job = loop.scheduler.snapshot.job(key) or loop.store.job(key)
-        label, name = (job.label, job.spec.name) if job is not None else (str(key), None)
-        found |= {"label": label, "name": name, "user": each.user}
-    if by == "gpu":
-        devices = {d.device.uuid: d.device for d in loop.scheduler.snapshot.devices}
-        device = devices.get(str(key))
-        found |= {
-            "index": device.index if device else None,
-            "name": device.name if device else None,
-        }
-    if by in ("gpu", "day"):
-        found["idle_kwh"] = each.idle_j / J_PER_KWH
-    return {**found, **_used(each, total)}
+        job = snapshot.job(key) or loop.store.job(key)
+        label, name = (str(key), None) if job is None else (job.label, job.spec.name)
+        return job, {"label": label, "name": name, "user": user}
+    if by != "gpu":
+        return None, {}
+    device = next((d.device for d in snapshot.devices if d.device.uuid == key), None)
+    index, name = (None, None) if device is None else (device.index, device.name)
+    return None, {"index": index, "name": name}
 
 
 def by_index(rows: list[Document]) -> list[Document]:

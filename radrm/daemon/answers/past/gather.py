@@ -30,7 +30,7 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.documents import Document
 from radrm.errors import Refused
-from radrm.host.storage.ended import AT_ONCE, PastAttempt, PastJob, PastSpec, UsedAttempt
+from radrm.host.storage.ended import AT_ONCE, PastAttempt, PastJob, PastSpec
 
 
 class Sum(Protocol):
@@ -119,12 +119,10 @@ class Held:
             while ends and ends[0][0] <= begin_s:
                 end()
             heappush(ends, (end_s, number, name, passed(name, begin_s, 1), place))
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
         while ends:
             end()
-            if pace.spent:
-                yield from pace.rest()
+            yield from pace.rest_if_spent()
 
 
 def _cut(
@@ -243,33 +241,10 @@ class Rows(Struct):
 MOST_JOBS = 400_000
 """Jobs that one question can look at."""
 
-Visit = Callable[[PastJob, Sequence[PastAttempt]], "Sum | None"]
-"""Hears of a run of a job and its attempts; returns what adds up its GPU time, if anything does."""
-
 _A = TypeVar("_A", bound=PastAttempt)
 
 
-def gather(loop: Loop, begin_s: float, end_s: float, now: Instant, visit: Visit) -> Work[Held]:
-    """Visit the jobs that ended since `begin_s` and those that have not ended.
-
-    Returns the time for which they held GPUs between the two times (epoch seconds, until now at
-    most). Raises `Refused` for too many jobs.
-    """
-    return (yield from _gather(loop, begin_s, end_s, now, visit, loop.store.ended.attempts))
-
-
-def gather_used(
-    loop: Loop,
-    begin_s: float,
-    end_s: float,
-    now: Instant,
-    visit: Callable[[PastJob, Sequence[UsedAttempt]], Sum | None],
-) -> Work[Held]:
-    """As `gather`, with what the attempts used."""
-    return (yield from _gather(loop, begin_s, end_s, now, visit, loop.store.ended.used))
-
-
-def _gather(
+def gather(
     loop: Loop,
     begin_s: float,
     end_s: float,
@@ -277,13 +252,20 @@ def _gather(
     visit: Callable[[PastJob, Sequence[_A]], Sum | None],
     read: Callable[[Sequence[int]], Iterator[list[_A]]],
 ) -> Work[Held]:
+    """Visit the jobs that ended since `begin_s` and those that have not ended, a run at a time.
+
+    `visit` hears of a run and its attempts, as `read` gives them (`EndedJobs.attempts`, or `used`).
+    It returns what adds up its GPU time, if anything does.
+
+    Returns the time for which they held GPUs between the two times (epoch seconds, until now at
+    most). Raises `Refused` for too many jobs.
+    """
     held, pace = Held(begin_s, end_s), Pace()
     open_jobs: list[PastJob] = []
     for job in loop.scheduler.snapshot.jobs:
         if job.attempts or job.run > 1:
             open_jobs.append(past_job(job))
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     count = len(open_jobs)
     known = {job.id for job in open_jobs}
     for at in range(0, count, AT_ONCE):

@@ -68,15 +68,15 @@ def history(loop: Loop, words: Words, uid: int) -> Work[Document]:
 
 
 def _history(loop: Loop, found: _Found, offset: int, limit: int) -> Work[Document]:
-    held = yield from gather(loop, found.begin_s, found.end_s, loop.clock.now(), found.visit)
+    now, read = loop.clock.now(), loop.store.ended.attempts
+    held = yield from gather(loop, found.begin_s, found.end_s, now, found.visit, read)
     yield from held.divide()
     newest = merge(*(reversed(each) for each in found.ends), reverse=True)
     pace = Pace()
     runs: list[Line] = []
     while len(runs) < offset + limit and (some := list(islice(newest, 500))):
         runs += [EndedRun(job_id, run) for _, job_id, run in some]
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     shown = runs[offset : offset + limit]
     documents, _ = yield from documents_of(loop, shown, False, 8 * BYTES)
     return {

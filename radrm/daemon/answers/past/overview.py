@@ -20,8 +20,8 @@ from msgspec import Struct, field
 
 from radrm.core.records import Device, Instant
 from radrm.core.words import Outcome
-from radrm.daemon.answers.past.energy import whole_hours
-from radrm.daemon.answers.past.gather import MOST_KEYS, Figures, add_end, gather_used, past_job
+from radrm.daemon.answers.past.energy import add_energy, visit_energy, whole_hours
+from radrm.daemon.answers.past.gather import MOST_KEYS, Figures, add_end, gather, past_job
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import Words
@@ -30,6 +30,7 @@ from radrm.daemon.views.documents import Document
 from radrm.deadlines import Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.ended import PastJob, UsedAttempt
+from radrm.host.storage.energy import EnergyRow
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 MOST = 400
@@ -356,7 +357,7 @@ def _overview(loop: Loop, begin_s: float, end_s: float) -> Work[Document]:
     costs, now = loop.parts.costs, loop.clock.now()
     found = OverviewSums(Bins.of(costs.zone, begin_s, end_s), now)
     waiting = yield from _wait(loop, found)
-    held = yield from gather_used(loop, begin_s, end_s, now, found.visit)
+    held = yield from gather(loop, begin_s, end_s, now, found.visit, loop.store.ended.used)
     yield from held.divide(found.bins.next_s, found.held)
     first_hour_s = yield from _energy(loop, found)
     estimators = yield from _estimators(loop, found)
@@ -412,35 +413,23 @@ def _wait(loop: Loop, found: OverviewSums) -> Work[int]:
         waiting += job.state.waiting
         if not job.attempts and job.run == 1:
             found.wait(past_job(job))
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return waiting
 
 
 def _energy(loop: Loop, found: OverviewSums) -> Work[int | None]:
     """Add the energy of each bin; return the first hour on record."""
-    loop.save_volatile()
-    book, costs, pace = loop.store.energy, loop.parts.costs, Pace()
-    first_s, bins = book.first_hour_s(), found.bins
-    at_s, end_s = int(bins.edges[0]), bins.edges[-1]
-    if first_s is None:
-        return None
-    at_s = max(at_s, first_s)
-    while at_s < end_s:
-        next_s = int(min(at_s + DAY_S, end_s + 1))
-        for row in book.sums(at_s, next_s, "user"):
-            place = bins.place(row.hour_s)
-            if place is None:
-                continue
-            cost = costs.energy_cost(row.joules, row.hour_s, row.hour_s + 3600)
-            for sums in (found.total, found.ends[place]):
-                sums.joules += row.joules
-                sums.cost += cost
-                sums.idle_j += row.joules if row.job_id is None else 0.0
-        at_s = next_s
-        if pace.spent:
-            yield from pace.rest()
-    return first_s
+    costs, bins = loop.parts.costs, found.bins
+
+    def visit(row: EnergyRow) -> None:
+        place = bins.place(row.hour_s)
+        if place is not None:
+            add_energy(costs, row, found.total, found.ends[place])
+            if row.job_id is None:
+                found.total.idle_j += row.joules
+                found.ends[place].idle_j += row.joules
+
+    return (yield from visit_energy(loop, int(bins.edges[0]), bins.edges[-1], "user", visit))
 
 
 def _estimators(loop: Loop, found: OverviewSums) -> Work[list[Document]]:
@@ -494,8 +483,7 @@ def _bars(loop: Loop, found: OverviewSums, places: dict[str, int]) -> Work[list[
         job = loop.scheduler.snapshot.job(past.id) or loop.store.job(past.id)
         label = job.label if job is not None else str(past.id)
         documents.append(_bar(found, past, attempt, label, places))
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return documents
 
 
@@ -524,8 +512,7 @@ def _users(found: OverviewSums) -> Work[tuple[list[Document], int]]:
         best += some
         best.sort(key=lambda each: (-each[1].gpu_s, -each[1].figures.jobs, each[0]))
         del best[MOST_USERS:]
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     documents: list[Document] = [
         {
             "user": name,

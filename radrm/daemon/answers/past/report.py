@@ -19,6 +19,7 @@ from radrm.daemon.answers.past.energy import (
     COLUMNS,
     MOST_ROWS,
     by_index,
+    called,
     day_of,
     energy_sums,
     whole_hours,
@@ -108,7 +109,8 @@ def report(loop: Loop, words: Words, uid: int) -> Work[Document]:
 def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
     costs = loop.parts.costs
     found = _Sums(by, costs.zone, begin_s, end_s)
-    held = yield from gather(loop, begin_s, end_s, loop.clock.now(), found.visit)
+    now, read = loop.clock.now(), loop.store.ended.attempts
+    held = yield from gather(loop, begin_s, end_s, now, found.visit, read)
     cut = {"next_cut": found.next_day_s} if by == "day" else {}
     yield from held.divide(of_device=found.held, **cut)
     energy = yield from energy_sums(loop, by, begin_s, end_s, found.rows, found.total)
@@ -117,8 +119,7 @@ def _report(loop: Loop, by: str, begin_s: int, end_s: float) -> Work[Document]:
     pace = Pace()
     for key, each in shown:
         documents.append(_row(loop, by, key, each))
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     idle = energy.idle
     return {
         "by": by,
@@ -158,26 +159,16 @@ def _largest(
             more.add(each)
         left += len(best[MOST_ROWS:])
         del best[MOST_ROWS:]
-        if pace.spent:
-            yield from pace.rest()
+        yield from pace.rest_if_spent()
     return (best[::-1] if by == "day" else best), more, left
 
 
 def _row(loop: Loop, by: str, key: Key, each: Figures) -> Document:
     """One row with what it is called. What is unknown of a job that was removed is null."""
-    snapshot = loop.scheduler.snapshot
+    job, names = called(loop, by, key, each.user)
     found: dict[str, Any] = {by: key, **each.document()}
     if by == "job" and isinstance(key, int):
-        job = snapshot.job(key) or loop.store.job(key)
         if job is None:
             found |= dict.fromkeys(set(found) - {by, "kwh", "cost"})
-        label, name = (str(key), None) if job is None else (job.label, job.spec.name)
-        found |= {"label": label, "name": name, "user": each.user}
         found["state"] = None if job is None else job.state.value
-    if by == "gpu":
-        device = next((d.device for d in snapshot.devices if d.device.uuid == key), None)
-        found |= {
-            "index": device.index if device else None,
-            "name": device.name if device else None,
-        }
-    return found
+    return {**found, **names}

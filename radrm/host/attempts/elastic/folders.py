@@ -1,6 +1,6 @@
 """The folders of attempts whose tasks can change: `$RADRM_ELASTIC_DIR` of each.
 
-    run/elastic/        the daemon's
+    state/elastic/      the daemon's
         SERIAL/         the attempt's: mode 0700, its user's (`names.py` lists its files)
 
 Theory of operation. The daemon makes a folder and its first files as its own, and then gives it

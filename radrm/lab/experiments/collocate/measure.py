@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from radrm.errors import DeviceError, Refused
 from radrm.host.storage.paths import client_paths
 from radrm.interference.model import Demand, activity, speeds
 from radrm.lab.experiments.collocate.mixed import Mixed
-from radrm.lab.experiments.collocate.numbers import Results, Round, coarse
+from radrm.lab.experiments.collocate.numbers import Copies, Results, Round, coarse
 from radrm.lab.experiments.collocate.place import (
     Manager,
     choose,
@@ -164,49 +164,47 @@ def measure(
     numbers: Sequence[int],
     wanted: Sequence[str] | None,
 ) -> tuple[Results, list[str]]:
-    """Measure every number of copies in every mode. Returns results, and a note on a mode that is
-    left out.
+    """Measure every number of copies in every mode; or each of several programs alone, in the first
+    mode, then all together in every mode. Returns results, and a note on a mode that is left out.
 
-    Each mode has a daemon of its own, so that no MPS server runs during time-slicing. A mode ends
-    with the first number of copies that runs out of memory.
+    Each mode has a daemon of its own, so that no MPS server runs during time-slicing. Raises
+    Refused where a mode that was wanted is not offered.
     """
-    results = Results()
+    results: Copies | Mixed = Mixed() if work.others else Copies()
+    uuids = [device["uuid"] for device in devices]
+    for mode in modes:
+        try:
+            with _bench(servers, uuids, work, mode) as bench:
+                if isinstance(results, Mixed):
+                    _programs(bench, mode, work, results)
+                else:
+                    _copies(bench, mode, numbers, results)
+        except NotOffered as error:
+            if wanted is not None:
+                raise Refused(f"MPS is not available here: {error}") from None
+            return results, [f"MPS is left out: {error}"]
+    return results, []
 
-    def copies_of(bench: Bench, mode: str) -> None:
-        for copies in numbers:
-            warn(f"{mode}: {'1 copy' if copies == 1 else f'{copies} copies'} ...")
-            measured = bench.measure(mode, copies)
-            results.rounds.append(measured)
-            if _dead(measured, mode):
-                break
 
-    return results, _each_mode(servers, devices, work, modes, wanted, copies_of)
+def _copies(bench: Bench, mode: str, numbers: Sequence[int], results: Copies) -> None:
+    """Measure copies, until a number of them runs out of memory."""
+    for copies in numbers:
+        warn(f"{mode}: {'1 copy' if copies == 1 else f'{copies} copies'} ...")
+        results.rounds.append(bench.measure(mode, copies))
+        if _dead(results.rounds[-1], mode):
+            break
 
 
-def measure_mixed(
-    servers: Servers,
-    devices: Sequence[Document],
-    work: Work,
-    modes: Sequence[str],
-    wanted: Sequence[str] | None,
-) -> tuple[Mixed, list[str]]:
-    """Measure each of the programs alone, in the first mode, then all together in every mode.
-
-    Returns results, and a note on a mode that is left out.
-    """
-    results, everyone = Mixed(), range(len(work.programs))
-
-    def programs(bench: Bench, mode: str) -> None:
-        if not results.alone:
-            for program in everyone:
-                warn(f"{mode}: program {program + 1} alone ...")
-                results.alone.append(bench.together(mode, [program]))
-                _dead(results.alone[-1], mode)
-        warn(f"{mode}: {len(everyone)} programs together ...")
-        results.together.append(bench.together(mode, everyone))
-        _dead(results.together[-1], mode)
-
-    return results, _each_mode(servers, devices, work, modes, wanted, programs)
+def _programs(bench: Bench, mode: str, work: Work, results: Mixed) -> None:
+    everyone = range(len(work.programs))
+    if not results.alone:
+        for program in everyone:
+            warn(f"{mode}: program {program + 1} alone ...")
+            results.alone.append(bench.together(mode, [program]))
+            _dead(results.alone[-1], mode)
+    warn(f"{mode}: {len(everyone)} programs together ...")
+    results.rounds.append(bench.together(mode, everyone))
+    _dead(results.rounds[-1], mode)
 
 
 def _dead(measured: Round, mode: str) -> bool:
@@ -214,28 +212,6 @@ def _dead(measured: Round, mode: str) -> bool:
     if measured.oom:
         warn(f"{mode}: {measured.oom} of {measured.copies} ran out of GPU memory")
     return measured.oom > 0
-
-
-def _each_mode(
-    servers: Servers,
-    devices: Sequence[Document],
-    work: Work,
-    modes: Sequence[str],
-    wanted: Sequence[str] | None,
-    rounds: Callable[[Bench, str], None],
-) -> list[str]:
-    """Run rounds in each mode. Returns a note on a mode that is left out; raises Refused if it was
-    wanted."""
-    uuids = [device["uuid"] for device in devices]
-    for mode in modes:
-        try:
-            with _bench(servers, uuids, work, mode) as bench:
-                rounds(bench, mode)
-        except NotOffered as error:
-            if wanted is not None:
-                raise Refused(f"MPS is not available here: {error}") from None
-            return [f"MPS is left out: {error}"]
-    return []
 
 
 class NotOffered(Exception):
@@ -281,23 +257,17 @@ def notes_of(device: Document, rounds: Sequence[Round]) -> list[str]:
     return notes
 
 
-def advice_on(results: Results | Mixed) -> list[str]:
+def advice_on(results: Results) -> list[str]:
     """Return the default policy's settings that decide about the best round; [] if none pays."""
     best = results.best()
-    gained = None
-    if best is None:
+    if best is None or (results.work(best) or 0.0) <= 1:
         return []
-    if isinstance(results, Mixed):
-        gained, alone = results.work(best), [each.smact for each in results.alone]
-    else:
-        gained, one = results.throughput(best), results.baseline
-        alone = [one.smact if one is not None else None] * best.copies
-    line = advise(best.mode, alone) if gained is not None and gained > 1 else None
+    line = advise(best.mode, results.smact_alone(best))
     return [line] if line is not None else []
 
 
 def document(
-    device: Document, work: Work, results: Results | Mixed, notes: Sequence[str]
+    device: Document, work: Work, results: Results, notes: Sequence[str]
 ) -> dict[str, Any]:
     best = results.best()
     others = {"with": [list(each) for each in work.others]} if work.others else {}

@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from radrm.errors import UsageError
+from radrm.lab import documents
 from radrm.progress_lines import Lines
 from radrm.progress_lines import compiled as compiled_pattern
 
@@ -166,15 +167,19 @@ class Round(Struct, frozen=True, kw_only=True):
         return max(r.ended_s for r in self.runs) - min(r.started_s for r in self.runs)
 
     @property
-    def steps_per_s(self) -> float | None:
-        """The steps per second of all copies together, while all of them reported steps."""
-        if not self.sound or not all(run.points for run in self.runs):
-            return None
+    def rates(self) -> list[float | None]:
+        """The steps per second of each copy, while all of them reported steps."""
+        if not all(run.points for run in self.runs):
+            return [None] * self.copies
         since = max(run.points[0].at_s for run in self.runs)
         until = min(run.ended_s for run in self.runs)
-        rates = [rate(run.points, since, until) for run in self.runs]
-        known = [each for each in rates if each is not None]
-        return sum(known) if len(known) == len(rates) else None
+        return [rate(run.points, since, until) for run in self.runs]
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """The steps per second of all copies together, while all of them reported steps."""
+        known = [each for each in self.rates if each is not None]
+        return sum(known) if self.sound and len(known) == self.copies else None
 
     @property
     def step_s(self) -> float | None:
@@ -206,30 +211,61 @@ class Round(Struct, frozen=True, kw_only=True):
 
 
 class Results(Struct):
-    """The rounds in the order of their runs. All are compared with the first sound round of a
-    single copy."""
+    """The rounds of a measurement that are compared, in the order of their runs."""
 
     rounds: list[Round] = field(default_factory=list)
 
     @property
     def every(self) -> list[Round]:
+        """All rounds, also those that the others are compared with."""
         return self.rounds
 
     @property
     def complete(self) -> bool:
         """Whether there is what the rounds are compared with."""
+        raise NotImplementedError
+
+    def smact_alone(self, measured: Round) -> list[float | None]:
+        """The SM activity alone of each program of a round."""
+        raise NotImplementedError
+
+    def work(self, measured: Round) -> float | None:
+        """The work per time, relative to that of one after another; 1.0 is no gain."""
+        raise NotImplementedError
+
+    def best(self) -> Round | None:
+        """The round with the most work per time among those with several copies."""
+        gains = [(self.work(r), -r.copies, r) for r in self.rounds if r.copies > 1]
+        known = [(gain, few, r) for gain, few, r in gains if gain is not None]
+        return max(known, key=lambda item: item[:2])[2] if known else None
+
+    def verdict(self) -> str:
+        """One line: whether sharing pays, and how much."""
+        raise NotImplementedError
+
+    def documents(self) -> list[Document]:
+        """Each round as JSON has it."""
+        raise NotImplementedError
+
+
+class Copies(Results):
+    """Rounds of copies. All are compared with the first sound round of a single copy."""
+
+    @property
+    def complete(self) -> bool:
         return self.baseline is not None
+
+    def smact_alone(self, measured: Round) -> list[float | None]:
+        one = self.baseline
+        return [None if one is None else one.smact] * measured.copies
 
     @property
     def baseline(self) -> Round | None:
         return next((r for r in self.rounds if r.copies == 1 and r.sound), None)
 
-    def throughput(self, measured: Round) -> float | None:
-        """The work per time, relative to one copy alone; 1.0 is no gain.
-
-        It compares steps per second if both rounds have them. Else it divides the time of the
-        same copies one after another by the time that they took together.
-        """
+    def work(self, measured: Round) -> float | None:
+        """It compares steps per second if both rounds have them. Else it divides the time of the
+        same copies one after another by the time that they took together."""
         alone = self.baseline
         if alone is None:
             return None
@@ -241,49 +277,39 @@ class Results(Struct):
 
     def slowdown(self, measured: Round) -> float | None:
         """The time of a copy for the same work, relative to one copy alone."""
-        gained = self.throughput(measured)
+        gained = self.work(measured)
         return measured.copies / gained if gained else None
 
-    def best(self) -> Round | None:
-        """The round with the highest throughput among those with several copies."""
-        gains = [(self.throughput(r), -r.copies, r) for r in self.rounds if r.copies > 1]
-        known = [(gain, few, r) for gain, few, r in gains if gain is not None]
-        return max(known, key=lambda item: item[:2])[2] if known else None
+    def verdict(self) -> str:
+        best = self.best()
+        gained = self.work(best) if best else None
+        if best is None or gained is None:
+            return "No verdict: no round with several copies could be compared with one copy alone."
+        line = f"{best.copies} copies by {best.mode} do {gained:.2f} times the work of one alone"
+        if gained <= 1:
+            return f"Sharing does not pay for this program: at best, {line}."
+        return f"{line}; each takes {best.copies / gained:.2f} times as long."
 
     def documents(self) -> list[Document]:
         return [
-            {
-                **round_document(measured),
-                "throughput": self.throughput(measured),
-                "slowdown": self.slowdown(measured),
-            }
-            for measured in self.rounds
+            round_document(each, throughput=self.work(each), slowdown=self.slowdown(each))
+            for each in self.rounds
         ]
 
 
-def round_document(measured: Round) -> Document:
-    """Return the figures of a round that are its own."""
-    return {
-        "mode": measured.mode,
-        "copies": measured.copies,
-        "oom": measured.oom,
+def round_document(measured: Round, **figures: Any) -> Document:
+    """Return a round as JSON has it: its own figures, and these."""
+    given = {
         "outcomes": [run.outcome for run in measured.runs],
-        "cut": measured.cut,
-        "time_s": measured.time_s,
         "times_s": [run.time_s for run in measured.runs],
-        "makespan_s": measured.makespan_s,
-        "step_s": measured.step_s,
-        "smact": measured.smact,
-        "smact_source": measured.smact_source,
         "memory_mib": measured.used_mib,
-        "copy_peak_mib": measured.copy_peak_mib,
-        "pcie_rx_mb_s": measured.pcie_rx_mb_s,
-        "pcie_tx_mb_s": measured.pcie_tx_mb_s,
-        "power_w": measured.power_w,
-        "energy_j": measured.energy_j,
-        "energy_per_copy_j": measured.energy_per_copy_j,
-        "energy_per_step_j": measured.energy_per_step_j,
+        "programs": UNSET,
+        "slowdowns": UNSET,
+        **figures,
     }
+    names = documents.Round.__struct_fields__
+    found = {name: given[name] if name in given else getattr(measured, name) for name in names}
+    return documents.Round(**found).document
 
 
 def parse_copies(text: str) -> list[int]:
@@ -322,18 +348,6 @@ def parse_programs(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
             raise ValueError("an empty command")
         programs.append(words)
     return tuple(programs)
-
-
-def verdict(results: Results) -> str:
-    """One line: which measured round gives the most work per time, and how much."""
-    best = results.best()
-    gained = results.throughput(best) if best else None
-    if best is None or gained is None:
-        return "No verdict: no round with several copies could be compared with one copy alone."
-    line = f"{best.copies} copies by {best.mode} do {gained:.2f} times the work of one alone"
-    if gained <= 1:
-        return f"Sharing does not pay for this program: at best, {line}."
-    return f"{line}; each takes {best.copies / gained:.2f} times as long."
 
 
 def coarse(rounds: Iterable[Round]) -> bool:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from msgspec import Struct, field
@@ -67,25 +68,14 @@ class Link:
         self._nvml = self._gpu = None
 
 
-class Traffic:
-    """The mean of the added samples; None without a sample."""
-
-    def __init__(self) -> None:
-        self._sums = [0.0, 0.0]
-        self._count = 0
-
-    def add(self, sample: tuple[float, float] | None) -> None:
-        if sample is not None:
-            self._sums = [total + part for total, part in zip(self._sums, sample, strict=True)]
-            self._count += 1
-
-    @property
-    def received_mb_s(self) -> float | None:
-        return self._sums[0] / self._count if self._count else None
-
-    @property
-    def sent_mb_s(self) -> float | None:
-        return self._sums[1] / self._count if self._count else None
+def mean_traffic(
+    samples: Sequence[tuple[float, float]],
+) -> tuple[float, float] | tuple[None, None]:
+    """The mean of each way; None without a sample."""
+    if not samples:
+        return None, None
+    received, sent = map(fmean, zip(*samples, strict=True))
+    return received, sent
 
 
 Document = dict[str, Any]
@@ -182,8 +172,8 @@ class Bench:
             watch.look(documents, self._find(), now_s)
             if watch.over:
                 break
-            if watch.all_run:
-                watch.traffic.add(self._link.sample())
+            if watch.all_run and (sample := self._link.sample()) is not None:
+                watch.traffic.append(sample)
             if not watch.all_began and time.monotonic() > deadline:
                 waits = [d["started_at"] is None for d in watch.documents].index(True)
                 why = watch.documents[waits]["reason"] or watch.documents[waits]["state"]
@@ -247,7 +237,8 @@ class _Watch(Struct):
     cut_s: float | None = None
     """When the copies were cancelled, because the time limit was reached."""
     documents: list[Document] = field(default_factory=list)
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: list[tuple[float, float]] = field(default_factory=list)
+    """Samples of the link."""
     _whole: Meter = field(default_factory=Meter)
     _together: Meter = field(default_factory=Meter)
     _used_mib: int | None = None
@@ -310,6 +301,7 @@ class _Watch(Struct):
 
     def round(self, mode: str, before_mib: int | None) -> Round:
         used = self._used_mib
+        received, sent = mean_traffic(self.traffic)
         grown = None if used is None or before_mib is None else max(0, used - before_mib)
         return Round(
             mode=mode,
@@ -319,8 +311,8 @@ class _Watch(Struct):
             smact_source=self._source,
             used_mib=grown,
             energy_j=self._whole.energy_j or None,
-            pcie_rx_mb_s=self.traffic.received_mb_s,
-            pcie_tx_mb_s=self.traffic.sent_mb_s,
+            pcie_rx_mb_s=received,
+            pcie_tx_mb_s=sent,
         )
 
     def _run(self, number: int, document: Document) -> CopyRun:

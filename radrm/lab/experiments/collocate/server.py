@@ -13,18 +13,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from radrm.client.text import warn
 from radrm.config import config_path
 from radrm.errors import DeviceError, RadrmError, Refused
-from radrm.lab.experiments.demo.server import DemoServer
-
-Document = dict[str, Any]
+from radrm.lab.experiments.demo.server import DemoServer, wait
 
 _SERVER_CONFIG = Path("/etc/radrm/radrm.toml")
 _COMMAND = (sys.executable, "-m", "radrm.cli.main")
-_FIRST_READING_S, _MPS_LIMIT_S, _PAUSE_S = 10.0, 30.0, 0.05
+_MPS_LIMIT_S, _PAUSE_S = 30.0, 0.05
 _PACKING = (
     "policy=first-fit",
     "policies.sharing.conditions=false",  # start all copies, even if they do not fit
@@ -55,7 +52,7 @@ class BenchServer(DemoServer):
             self._command = [*_COMMAND, "daemon", *_flags(settings)]
             config = config_in_force(os.environ)
             if config is not None:
-                self._environment["RADRM_CONFIG"] = str(config)
+                self.environment["RADRM_CONFIG"] = str(config)
 
     def await_answer(self) -> None:
         """Wait until it answers. Raises DeviceError with the daemon's own error."""
@@ -75,15 +72,6 @@ class BenchServer(DemoServer):
             if uuid not in present:
                 raise DeviceError(f"the GPU {uuid} is gone; look at nvidia-smi -L")
 
-    def devices(self) -> list[Document]:
-        """Wait a limited time until each device was read. Returns the devices."""
-        deadline = time.monotonic() + _FIRST_READING_S
-        while True:
-            devices: list[Document] = self.ask("gpus")
-            if all(d["used_mib"] is not None for d in devices) or time.monotonic() > deadline:
-                return devices
-            time.sleep(_PAUSE_S)
-
     def why_no_mps(self, uuid: str) -> str | None:
         """Wait for the MPS server of a device. Returns None, or why there is none."""
         deadline = time.monotonic() + _MPS_LIMIT_S
@@ -102,12 +90,8 @@ class BenchServer(DemoServer):
         if self._mps_on is not None:
             with contextlib.suppress(RadrmError):
                 self.ask("mps-stop", devices=[self._mps_on], force=True)
-                deadline = time.monotonic() + _MPS_LIMIT_S
-                while self._mps_is_up():
-                    if time.monotonic() > deadline:
-                        warn("nvidia-cuda-mps-control does not end; end it yourself")
-                        break
-                    time.sleep(_PAUSE_S)
+                if not wait(lambda: not self._mps_is_up(), _MPS_LIMIT_S):
+                    warn("nvidia-cuda-mps-control does not end; end it yourself")
         super()._end_daemon(daemon)
 
     def _mps_is_up(self) -> bool:
@@ -140,7 +124,7 @@ class BenchServer(DemoServer):
     def _submit(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*_COMMAND, "submit", "--json", *words],
-            env=self._environment,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -79,6 +79,7 @@ def signals_later() -> Iterator[None]:
 
 _START_LIMIT_S = 20.0
 _END_LIMIT_S = 10.0
+_FIRST_READING_S = 10.0
 _PAUSE_S = 0.05
 _RADRM = (sys.executable, "-m", "radrm.cli.main")
 
@@ -91,7 +92,7 @@ class DemoServer:
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         (folder / "radrm.toml").touch()
-        self._environment = {
+        self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RADRM_")},
             "RADRM_HOME": str(folder / "state"),
             # An empty file, so that the machine's own configuration has no effect.
@@ -101,8 +102,8 @@ class DemoServer:
         self._command = [*_RADRM, "daemon", "--gpus", gpus, "--time-scale", str(time_scale)]
         for setting in settings:
             self._command += ["--set", setting]
-        self._paths = paths_for(self._environment, os.getuid())
-        self._client = Client((self._paths,))
+        self.paths = paths_for(self.environment, os.getuid())
+        self._client = Client((self.paths,))
         self._daemon: subprocess.Popen[bytes] | None = None
 
     # ------------------------------------------------------------- beginning
@@ -112,7 +113,7 @@ class DemoServer:
         with (self.folder / "daemon.log").open("wb") as log, signals_later():
             self._daemon = subprocess.Popen(
                 self._command,
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -121,7 +122,7 @@ class DemoServer:
 
     def await_answer(self) -> None:
         """Wait until the daemon answers. Raises DeviceError if it does not."""
-        if not _wait(self._is_up_or_dead, _START_LIMIT_S) or not self._answers():
+        if not wait(self._is_up_or_dead, _START_LIMIT_S) or not self._answers():
             lines = (self.folder / "daemon.log").read_text(errors="replace").splitlines()
             last = lines[-1] if lines else "its log is empty"
             raise DeviceError(f"the private daemon did not start: {last.removeprefix('radrm: ')}")
@@ -131,7 +132,7 @@ class DemoServer:
         with signals_later():
             return subprocess.Popen(
                 [*_RADRM, "submit", *files],
-                env=self._environment,
+                env=self.environment,
                 cwd=self.work,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -142,18 +143,28 @@ class DemoServer:
     def ask(self, op: str, **words: Any) -> Any:
         return self._client.ask(op, **words)
 
+    def devices(self) -> list[dict[str, Any]]:
+        """Wait a limited time until each device was read. Returns the devices."""
+
+        def read() -> bool:
+            return all(device["used_mib"] is not None for device in self.ask("gpus"))
+
+        wait(read, _FIRST_READING_S)
+        found: list[dict[str, Any]] = self.ask("gpus")
+        return found
+
     # ------------------------------------------------------------- ending
 
     def end(self) -> None:
         """End jobs, daemon and driver, and remove the folder, in any state of them."""
         if self._daemon is not None:
             # A daemon that is still starting may be about to start its driver.
-            _wait(self._is_up_or_dead, _END_LIMIT_S)
-            _wait(self._has_no_job, _END_LIMIT_S)
+            wait(self._is_up_or_dead, _END_LIMIT_S)
+            wait(self._has_no_job, _END_LIMIT_S)
             self._client.close()
             self._end_daemon(self._daemon)
             self._end_driver()
-        _wait(self._has_no_folder, _END_LIMIT_S)
+        wait(self._has_no_folder, _END_LIMIT_S)
 
     def _has_no_job(self) -> bool:
         try:
@@ -175,7 +186,7 @@ class DemoServer:
     def _end_driver(self) -> None:
         """End the driver now; alone it would end after a minute. Jobs that are left end too."""
         try:
-            driver = DriverClient(Path(self._paths.run) / SOCKET_NAME, _END_LIMIT_S)
+            driver = DriverClient(Path(self.paths.run) / SOCKET_NAME, _END_LIMIT_S)
         except (Unreachable, OSError):
             return
         with contextlib.suppress(DeviceError), contextlib.closing(driver):
@@ -184,7 +195,7 @@ class DemoServer:
                 driver.ask("quit")
             except DeviceError:
                 os.kill(pid, signal.SIGTERM)
-            _wait(lambda: not os.path.exists(f"/proc/{pid}"), _END_LIMIT_S)
+            wait(lambda: not os.path.exists(f"/proc/{pid}"), _END_LIMIT_S)
 
     def _has_no_folder(self) -> bool:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -212,7 +223,7 @@ def submitted(submissions: Sequence[subprocess.Popen[str]]) -> None:
             raise Refused(f"the demo's jobs could not be submitted: {errors.strip()}")
 
 
-def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
+def wait(condition: Callable[[], bool], limit_s: float) -> bool:
     """Wait for a condition. False if it does not become true in time."""
     deadline = time.monotonic() + limit_s
     while not condition():

@@ -30,8 +30,6 @@ from radrm.lab.simulator.run import Run
 from radrm.lab.simulator.scenario import Scenario
 from radrm.lab.simulator.traces.job import TraceJob
 
-_FIRST_READING_S, _PAUSE_S = 10.0, 0.05
-
 
 class Server(Struct, frozen=True):
     """A daemon that answers. `chdir`: where jobs run; None: in the caller's folder.
@@ -47,35 +45,17 @@ class Server(Struct, frozen=True):
     chdir: str | None = None
 
 
-class _PrivateServer(DemoServer):
-    def served(self, gpus: str, scale: float) -> Server:
-        return Server(
-            ask=self.ask,
-            spool=Spool(self._paths.spool),
-            environment=self._environment,
-            gpus=gpus,
-            scale=scale,
-            chdir=str(self.work),
-        )
-
-    def await_reading(self) -> None:
-        """Wait a limited time until each device was read."""
-        deadline = time.monotonic() + _FIRST_READING_S
-        while any(device["used_mib"] is None for device in self.ask("gpus")):
-            if time.monotonic() > deadline:
-                raise DeviceError("the simulated GPUs are not read; try again")
-            time.sleep(_PAUSE_S)
-
-
 @contextlib.contextmanager
 def private_server(folder: Path, gpus: str, scale: float, scenario: Scenario) -> Iterator[Server]:
     """A daemon of its own in this folder, configured as a scenario. It leaves nothing behind."""
-    server = _PrivateServer(folder, gpus, scale, daemon_settings(scenario))
+    server = DemoServer(folder, gpus, scale, daemon_settings(scenario))
     try:
         server.start()
         server.await_answer()
-        server.await_reading()
-        yield server.served(gpus, scale)
+        if any(device["used_mib"] is None for device in server.devices()):
+            raise DeviceError("the simulated GPUs are not read; try again")
+        spool = Spool(server.paths.spool)
+        yield Server(server.ask, spool, server.environment, gpus, scale, chdir=str(server.work))
     finally:
         server.end()
 

@@ -120,7 +120,7 @@ def _declared(
 
 def _simulated(jobs: Sequence[TraceJob], scenario: Scenario, variant: Variant) -> Result:
     """The simulation of what is submitted. It is shown as the variant that was asked for."""
-    (found,) = results(jobs, [Variant(scenario)], 1)
+    (found,) = results([jobs], [Variant(scenario)], [0])
     return replace(found, variant=variant)
 
 

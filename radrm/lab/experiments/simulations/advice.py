@@ -23,7 +23,7 @@ from radrm.lab.experiments.simulations.runs import (
     Progress,
     Result,
     document,
-    results_of_draws,
+    results,
 )
 from radrm.lab.experiments.simulations.variants import Choices, Variant, make_variant, starts_jobs
 from radrm.lab.simulator.metrics import Change, gain, over_seeds
@@ -187,14 +187,14 @@ def advise(
     """Rank the candidates with seeds 0 to `seeds` - 1, and measure the best with as many more."""
     if seeds < LEAST_SEEDS:
         raise UsageError(f"--advise needs --seeds of at least {LEAST_SEEDS}, not {seeds}")
-    first = results_of_draws(draws, [present, *variants], range(seeds), progress=progress)
+    first = results(draws, [present, *variants], range(seeds), progress=progress)
     # A candidate may say in other words what holds already.
     others = [at for at in range(len(variants)) if first[at + 1].runs != first[0].runs]
     order = sorted(
         others or range(len(variants)), key=lambda at: _rank(first[at + 1], first[0], metric)
     )
     best = order[:FINALISTS]
-    again = results_of_draws(
+    again = results(
         draws,
         [present, *(variants[at] for at in best)],
         range(seeds, 2 * seeds),

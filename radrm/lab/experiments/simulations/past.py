@@ -27,7 +27,7 @@ from radrm.lab.experiments.simulations.runs import (
     Result,
     capacities_mib,
     document,
-    results_of_draws,
+    results,
 )
 from radrm.lab.experiments.simulations.variants import Variant
 from radrm.lab.simulator.metrics import Change, over_seeds, range_of_gain
@@ -135,7 +135,7 @@ def replay_past(
 ) -> Replay:
     """Run the past under every variant. Raises `RadrmError`."""
     known, (likely, *draws) = drawn_past(past, variants[0], seeds)
-    return Replay(known, likely, results_of_draws(draws, variants, range(seeds), progress=progress))
+    return Replay(known, likely, results(draws, variants, range(seeds), progress=progress))
 
 
 def wide_range(values: Sequence[float], others: Sequence[float]) -> Change | None:

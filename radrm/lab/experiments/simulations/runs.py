@@ -69,7 +69,7 @@ Progress = Callable[[int, int], object]
 """It is called with the number of jobs that are done, and of all jobs of all runs. A job is half
 done when it is submitted: on a busy server most of the work is before the first ends."""
 _Done = tuple[Metrics, "Bounds | None"]
-Map = Callable[[object, Sequence[Lot]], Iterable[Run]]
+Map = Callable[[Sequence[Lot]], Iterable[Run]]
 """How the servers of a run are run."""
 
 _LOOK_S = 0.5
@@ -112,7 +112,7 @@ def _once(work: _Work, task: _Task, servers: Map | None = None) -> _Done:
     scenario = replace(variant.scenario, seed=task.seed)
     jobs = work.draws[task.seed % len(work.draws)]
 
-    def in_turn(_: object, lots: Sequence[Lot]) -> Iterator[Run]:
+    def in_turn(lots: Sequence[Lot]) -> Iterator[Run]:
         return (simulate(*lot, work.on_step) for lot in lots)
 
     run = simulate_many(jobs, scenario, variant.servers, variant.dealer, servers or in_turn)
@@ -142,22 +142,13 @@ def silent(done: int, of: int) -> None:
 
 
 def results(
-    jobs: Sequence[TraceJob],
-    variants: Sequence[Variant],
-    seeds: int,
-    progress: Progress = silent,
-) -> list[Result]:
-    """Run every variant with every seed. Raises errors of the runs."""
-    return results_of_draws([jobs], variants, range(seeds), progress)
-
-
-def results_of_draws(
     draws: Draws,
     variants: Sequence[Variant],
     seeds: Sequence[int],
     progress: Progress = silent,
 ) -> list[Result]:
-    """Run every variant with every seed, as `results`; each seed has its own draw of the jobs."""
+    """Run every variant with every seed; each seed has its own draw of the jobs. Raises errors of
+    the runs."""
     tasks = [_Task(at, seed) for seed in seeds for at in range(len(variants))]
     jobs = sum(len(draws[task.seed % len(draws)]) for task in tasks)
     found: dict[tuple[int, int], _Done] = {}
@@ -200,7 +191,7 @@ def _all(
 
     with ProcessPoolExecutor(min(cpus, lots), forked, _begin, (work,)) as pool:
 
-        def servers(_: object, lots: Sequence[Lot]) -> Iterator[Run]:
+        def servers(lots: Sequence[Lot]) -> Iterator[Run]:
             futures = [pool.submit(_do_lot, lot) for lot in lots]
             list(_as_done(futures, look))
             return (future.result() for future in futures)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
-from typing import TextIO
+from typing import Any, TextIO
 
 from msgspec import Struct
 
@@ -43,24 +43,26 @@ _PIECE = 1 << 17
 """A longer line is read in pieces, each of which is too long for a trace and is refused."""
 
 
-def load_trace(
-    path: str,
-    form: str = "auto",
-    profiles: tuple[str, ...] = (),
-    fill: str | None = None,
-    fill_seed: int = 0,
-    progress: Progress = silent,
-) -> Trace:
+class File(Struct, frozen=True):
+    """A trace file, its form, what fills in what it lacks, and the users to deal its jobs to."""
+
+    path: str
+    form: str = "auto"
+    profiles: tuple[str, ...] = ()
+    fill: str | None = None
+    fill_seed: int = 0
+    users: int | None = None
+
+
+def load_trace(source: File, progress: Progress = silent) -> Trace:
     """The trace in a file, `-` for standard input. Raises `RadrmError`.
 
     `progress` is called with the length that is read, and that of the file; not for standard
     input, whose length is unknown."""
-    aids = Aids(
-        profile=joined(_profile(each) for each in profiles),
-        fill=_fill(fill, fill_seed),
-    )
-    with _lines(path, progress) as lines:
-        return read_any(lines, _called(path), form, aids)
+    profile = joined(_profile(each) for each in source.profiles)
+    aids = Aids(profile=profile, fill=_fill(source.fill, source.fill_seed))
+    with _lines(source.path, progress) as lines:
+        return read_any(lines, _called(source.path), source.form, aids)
 
 
 def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:
@@ -150,13 +152,10 @@ def mix_of(
     if gpus is not None or servers != 1:
         what = "--gpus" if gpus is not None else "--servers"
         raise UsageError(f"--import {FORM} sets the servers; use --nodes in place of {what}")
-    usual = Mix()
-    mix = Mix(
-        scenario=usual.scenario if scenario is None else scenario,
-        nodes=usual.nodes if nodes is None else nodes,
-        load=usual.load if load is None else load,
-        seed=usual.seed if seed is None else seed,
-    )
+    asked: dict[str, Any] = {
+        name.removeprefix("--"): value for name, value in given.items() if value is not None
+    }
+    mix = Mix(**asked)
     if mix.scenario not in SCENARIOS:
         raise UsageError(
             f"--scenario {mix.scenario}: there are 1 (nodes of 2 V100 or 1 T4) and 2 (4 or 2)"
@@ -197,17 +196,6 @@ def mix_draws(mix: Mix, config: Config, count: int) -> list[Trace]:
     return [published_mix(replace(mix, seed=mix.seed + at), cost) for at in range(count)]
 
 
-class File(Struct, frozen=True):
-    """A trace file, its form, what fills in what it lacks, and the users to deal its jobs to."""
-
-    path: str
-    form: str = "auto"
-    profiles: tuple[str, ...] = ()
-    fill: str | None = None
-    fill_seed: int = 0
-    users: int | None = None
-
-
 class Loaded(Struct, frozen=True):
     """The jobs that fit the servers, by seed. `whole`: all jobs of the first seed."""
 
@@ -236,9 +224,7 @@ def load_draws(
     if isinstance(source, Mix):
         traces = mix_draws(source, variant.scenario.config, seeds)
         return Loaded([trace.jobs for trace in traces], traces[0].jobs, (source.note(seeds),))
-    trace = load_trace(
-        source.path, source.form, source.profiles, source.fill, source.fill_seed, progress
-    )
+    trace = load_trace(source, progress)
     devices = variant.scenario.devices
     several = len({each.device.node for each in devices}) > 1
     jobs = trace.jobs if source.users is None else dealt(trace.jobs, source.users)

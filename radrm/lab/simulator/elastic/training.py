@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from random import Random
-from statistics import fmean
 
 from msgspec import Struct, field
 
@@ -132,13 +131,6 @@ class TrainingJobRun(Struct, frozen=True):
         return None if self.started_s is None else self.started_s - self.job.submit_s
 
     @property
-    def run_s(self) -> float | None:
-        """The time from its first start to its end."""
-        if self.started_s is None or self.ended_s is None:
-            return None
-        return self.ended_s - self.started_s
-
-    @property
     def jct_s(self) -> float | None:
         """The time from its submission to its end."""
         return None if self.ended_s is None else self.ended_s - self.job.submit_s
@@ -154,19 +146,6 @@ class TrainingRun(Struct, frozen=True):
     def unfinished(self) -> int:
         """The number of jobs that have not ended."""
         return sum(each.ended_s is None for each in self.jobs)
-
-    def mean_queue_s(self) -> float | None:
-        """Return the mean time until the first start, over the jobs that have ended."""
-        return _mean([each.queue_s for each in self.jobs if each.ended_s is not None])
-
-    def mean_jct_s(self) -> float | None:
-        """Return the mean time from submission to end, over the jobs that have ended."""
-        return _mean([each.jct_s for each in self.jobs])
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 # ------------------------------------------------------------------

@@ -13,10 +13,9 @@ from itertools import accumulate
 from msgspec import Struct
 
 from radrm.errors import BadFile
-from radrm.interference.model import FAMILIES
 from radrm.lab.simulator.traces.job import TraceJob
-from radrm.lab.simulator.traces.table import read_table, shown
-from radrm.lab.simulator.traces.trace import MAX_MIB, number, whole
+from radrm.lab.simulator.traces.table import read_table
+from radrm.lab.simulator.traces.trace import MAX_MIB, family_of, number, whole
 from radrm.structs import replace
 
 _64_BITS = (1 << 64) - 1
@@ -78,32 +77,22 @@ def read_fill(lines: Iterable[str], source: str, seed: int = 0) -> Fill:
     table = read_table(lines, source)
     memory, smact = table.need([["memory_mib"], ["smact"]])
     share, family, batch = table.at("share"), table.at("family"), table.at("batch_size")
-    kinds = []
-    for line, cells in table.rows:
-        try:
-            kinds.append(
-                Typical(
-                    1.0 if share is None else number(cells[share], "share", 0, 1e9, above=True),
-                    number(cells[memory], "memory_mib", 0, MAX_MIB, above=True),
-                    number(cells[smact], "smact", 0, 1),
-                    None if family is None else _family(cells[family].strip()),
-                    whole(cells[batch], "batch_size", 1, 10**9)
-                    if batch is not None and cells[batch].strip()
-                    else None,
-                )
-            )
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
+
+    def kind(line: int, cells: list[str]) -> Typical:
+        return Typical(
+            1.0 if share is None else number(cells[share], "share", 0, 1e9, above=True),
+            number(cells[memory], "memory_mib", 0, MAX_MIB, above=True),
+            number(cells[smact], "smact", 0, 1),
+            None if family is None else family_of(cells[family].strip()),
+            whole(cells[batch], "batch_size", 1, 10**9)
+            if batch is not None and cells[batch].strip()
+            else None,
+        )
+
+    kinds = table.each(kind)
     if not kinds:
         raise BadFile(f"{source}: holds no kind of job; add rows below the first line")
     return Fill(tuple(kinds), seed)
-
-
-def _family(word: str) -> str | None:
-    if word and word not in FAMILIES:
-        raise ValueError(f"family {shown(word)} is not one of {', '.join(FAMILIES)}")
-    return word or None
 
 
 def fraction(seed: int, place: int) -> float:

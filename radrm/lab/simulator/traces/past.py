@@ -26,7 +26,7 @@ from radrm.interference.model import Demand, share_weight
 from radrm.lab.simulator.traces.draw import TYPICAL, Typical
 from radrm.lab.simulator.traces.job import TraceJob
 from radrm.lab.simulator.traces.solo import Run, Seen, SoloFit, Told, cut, solo_seconds
-from radrm.lab.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
+from radrm.lab.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS, from_zero
 from radrm.structs import replace
 
 # ------------------------------------------------------------------
@@ -307,7 +307,7 @@ def replayed(past: Sequence[Past], now_s: float, draws: int = 0, seed: int = 0) 
             left_out[reason] += 1
     taken.sort(key=lambda at: (past[at].job.submitted.wall_s, at))
     line = {each.job.id: at + 1 for at, each in enumerate(past)}
-    jobs = _from_zero([_job(past[at], line) for at in taken])
+    jobs = from_zero([_job(past[at], line) for at in taken])
     lived_s, best_s = history.lived_s, solved.best.alone_s
     shared = [at for at in taken if best_s[at] < lived_s[at] * (1 - 1e-9)]
     spans = [_span(past[at]) for at in taken]
@@ -358,18 +358,6 @@ def _slow_down(shared: Sequence[int], lived_s: Sequence[float], solved: Solved) 
         return Range(best, best, best)
     half = TO_90 * stdev(draws)
     return Range(best, max(1.0, fmean(draws) - half), fmean(draws) + half)
-
-
-def _from_zero(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    begin_s = jobs[0].submit_s if jobs else 0.0
-    return tuple(
-        replace(
-            job,
-            submit_s=job.submit_s - begin_s,
-            due_s=None if job.due_s is None else job.due_s - begin_s,
-        )
-        for job in jobs
-    )
 
 
 # ------------------------------------------------------------------ time

@@ -7,11 +7,14 @@ is reported. No file is opened here; the caller passes the lines.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec import Struct, field
 
 from radrm.errors import BadFile, plain
+
+T = TypeVar("T")
 
 MAX_ROWS = 2_000_000
 _LONGEST_LINE = 65_536
@@ -62,6 +65,18 @@ class Table(Struct):
     def at(self, *names: str) -> int | None:
         """Return the place of the first of these columns that exists. None: none does."""
         return next((self.names.index(n) for n in names if n in self.names), None)
+
+    def each(self, make: Callable[[int, list[str]], T]) -> list[T]:
+        """Return what `make` makes of each row, from its line and cells. Raises `BadFile` for the
+        rows where it raises ValueError, and for those that have other columns."""
+        found = []
+        for line, cells in self.rows:
+            try:
+                found.append(make(line, cells))
+            except ValueError as error:
+                self.errors.add(line, str(error))
+        self.errors.raise_any()
+        return found
 
     def need(self, wanted: Sequence[Sequence[str]], hint: str = "") -> list[int]:
         """Return the places of required columns, each under one of several names.

@@ -67,15 +67,7 @@ def read_trace(lines: Iterable[str], source: str) -> Trace:
     if table.at(*NEEDED) is None and len(table.names) == 1 and ";" in table.names[0]:
         raise BadFile(f"{source} line 1: its columns are separated by ';'; save it with commas")
     table.need([[name] for name in NEEDED], "; other forms are read with --import=FORM")
-    made = row_reader(table)
-    jobs: list[TraceJob] = []
-    for line, cells in table.rows:
-        try:
-            jobs.append(made(line, cells))
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
-    return arranged(jobs, source)
+    return arranged(table.each(row_reader(table)), source)
 
 
 def arranged(jobs: Sequence[TraceJob], source: str, sort_quietly: bool = False) -> Trace:
@@ -92,21 +84,27 @@ def arranged(jobs: Sequence[TraceJob], source: str, sort_quietly: bool = False) 
         what = f"line {late[0]} is" if len(late) == 1 else f"{len(late)} lines are"
         first = "" if len(late) == 1 else f" (the first: line {late[0]})"
         notes.append(f"{what} earlier than the line before{first}; the jobs were sorted by time")
-    begin_s = ordered[0].submit_s
-    if begin_s:
-        ordered = [
-            replace(
-                job,
-                submit_s=job.submit_s - begin_s,
-                due_s=None if job.due_s is None else job.due_s - begin_s,
-            )
-            for job in ordered
-        ]
+    ordered = from_zero(ordered)
     if twice := _twice(ordered):
         (one, other), *_ = twice
         many = f" (and {len(twice) - 1} more)" if len(twice) > 1 else ""
         notes.append(f"lines {one} and {other} are the same job{many}; both are kept")
     return Trace(tuple(ordered), tuple(notes))
+
+
+def from_zero(ordered: Sequence[TraceJob]) -> list[TraceJob]:
+    """Return jobs in order of time with the first at 0."""
+    begin_s = ordered[0].submit_s if ordered else 0.0
+    if not begin_s:
+        return list(ordered)
+    return [
+        replace(
+            job,
+            submit_s=job.submit_s - begin_s,
+            due_s=None if job.due_s is None else job.due_s - begin_s,
+        )
+        for job in ordered
+    ]
 
 
 def _twice(ordered: Sequence[TraceJob]) -> list[tuple[int, int]]:
@@ -205,7 +203,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
             due_s=known(due, MAX_SECONDS, low=-MAX_SECONDS),
             weight=1.0 if weighs is None else weighs,
             batch_size=whole(batches, "batch_size", 1, 10**9) if batches else None,
-            family=_family(given(family)),
+            family=family_of(given(family)),
             steady_mib=steady_mib,
             command=given(command) or None,
             cpus=known(cpus, MAX_CPUS) or None,
@@ -294,7 +292,8 @@ def _name(cell: str, line: int, what: str = "name") -> str:
     return intern(name) or (f"job-{line}" if what == "name" else "user")
 
 
-def _family(word: str) -> str | None:
+def family_of(word: str) -> str | None:
+    """Return the family of models that a cell names. Raises ValueError."""
     if not word or word in FAMILIES:
         return word or None
     near = get_close_matches(word, FAMILIES, n=1)

@@ -163,6 +163,17 @@ def test_it_runs_and_writes_as_its_user(open_attempt: Attempt) -> None:
 
 
 @as_root
+@pytest.mark.parametrize(("uid", "why"), [(None, "is nobody now"), (64999, "not known here")])
+def test_a_number_that_is_not_its_users_any_more(
+    open_attempt: Attempt, uid: int | None, why: str
+) -> None:
+    gone = {**nobody(), "user": "who-left", **({} if uid is None else {"uid": uid})}
+    end = open_attempt.run(argv=["id"], **gone)
+    assert why in end["never_started"] and not (open_attempt.cwd / "out").exists()
+    assert open_attempt.record("exit.json")["shell_code"] == (125 if uid is None else 75)
+
+
+@as_root
 def test_it_cannot_read_the_records(open_attempt: Attempt) -> None:
     tries = "for name in launch.json start.json claim; do cat $0/$name || touch $0/$name.mine; done"
     end = open_attempt.run(argv=["sh", "-c", tries, str(open_attempt.folder)], **nobody())

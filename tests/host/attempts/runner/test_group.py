@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import start_runner
+from radrm.host.attempts import runner
 from radrm.host.processes import cgroups
 from radrm.host.processes.calls import clone_into
 from radrm.host.processes.identity import identify
@@ -64,7 +64,7 @@ class Started:
         attempts.write_record(str(self.folder), attempts.LAUNCH, fields)
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-I", "-S", start_runner.__file__, str(self.folder)]
+        command = [sys.executable, "-I", "-S", runner.__file__, str(self.folder)]
         return subprocess.Popen(command, env={"RADRM_TOKEN": self.token}, stdout=subprocess.DEVNULL)
 
     def exit_code(self) -> int | None:

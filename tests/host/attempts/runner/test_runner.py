@@ -153,7 +153,7 @@ NEVER = [
         "link: it is a symbolic link; remove it, or name another with --output",
         125,
     ),
-    ({"stdout": "pipe"}, "cannot write the log", 125),
+    ({"stdout": "pipe"}, "pipe: no program reads this pipe; start one first", 125),
     (
         {"cwd": "/no/home/work", "environment": {"HOME": "/no/home"}},
         "cannot enter the folder /no/home/work: No such file or directory; see whether its file",

@@ -98,7 +98,7 @@ def test_costs_are_counted_where_somebody_speaks_of_them() -> None:
 
     def total(config: Config, trace: TraceJob) -> float | None:
         chosen = make_variant(config, "exclusive", "oracle", Choices())
-        (found,) = results([trace], [chosen], 1)
+        (found,) = results([[trace]], [chosen], [0])
         return found.runs[0].total_cost
 
     stated = Config(energy=EnergyConfig(price=1.0))

@@ -13,7 +13,7 @@ from radrm.config import Config
 from radrm.config.shapes import DeadlinesConfig
 from radrm.core.records import Profiled
 from radrm.errors import UsageError
-from radrm.lab.experiments.simulations.runs import results_of_draws
+from radrm.lab.experiments.simulations.runs import results
 from radrm.lab.experiments.simulations.sources import (
     SORTING,
     load_draws,
@@ -134,7 +134,7 @@ def test_the_published_power_is_that_of_the_mix() -> None:
         ("exclusive", "deadline", "fifo"),
     ]
     loaded = load_draws(Mix(nodes=2, load=0.1), variants[0], 2)
-    found = results_of_draws(loaded.draws, variants[:1], range(2))[0].runs
+    found = results(loaded.draws, variants[:1], range(2))[0].runs
     assert [each.unfinished for each in found] == [0, 0]
     for each, jobs in zip(found, loaded.draws, strict=True):
         # Each job needs its own server for its whole run: no GPU is ever shared.

@@ -109,18 +109,18 @@ def test_the_figures_of_a_run_worked_out_by_hand() -> None:
         oom_count=0,
     )
     found = sizes_of(run, 0.0, 120.0)
-    assert found.resizes == 1
-    assert found.mean_gpus == pytest.approx((1.5 + 1) / 2)
+    assert found["resizes"] == 1
+    assert found["mean_gpus"] == pytest.approx((1.5 + 1) / 2)
     # GPU 0 from 10 to 110, GPU 1 from 20 to 120: what two jobs hold counts once.
-    assert found.gpu_held == pytest.approx(200 / 240)
-    assert found.mean_queue_s == 15
+    assert found["gpu_held"] == pytest.approx(200 / 240)
+    assert found["mean_queue_s"] == 15
     assert metrics(run).resizes == 1
 
 
 def test_a_restart_at_another_size_is_a_change() -> None:
     run = Run((JobRun(elastic(), (attempt(0, 10, 0), attempt(10, 20, 0, 1)), 20.0),), (), 20.0, 0)
     found = sizes_of(run, 0.0, 20.0)
-    assert (found.resizes, found.gpu_held) == (1, None)
+    assert (found["resizes"], found["gpu_held"]) == (1, None)
 
 
 def variant(**choices: Any) -> Variant:
@@ -128,7 +128,9 @@ def variant(**choices: Any) -> Variant:
 
 
 def test_the_figures_are_there_for_elastic_traces_only() -> None:
-    plain, elastic_one = (results([each], [variant()], 2)[0] for each in (job(), elastic()))
+    plain, elastic_one = (
+        results([[each]], [variant()], range(2))[0] for each in (job(), elastic())
+    )
     assert not set(ELASTIC) & set(document(plain))
     found = document(elastic_one)
     assert {*ELASTIC, "resizes_sd"} - set(found) == {"cpu_efficiency"}, "it has no such job"

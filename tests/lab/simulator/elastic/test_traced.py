@@ -88,7 +88,9 @@ def test_the_published_rules_give_a_job_more_than_its_smallest_size(planner: str
 
 def test_the_figures_of_such_a_trace() -> None:
     choices = Choices(cpus=32.0, gpus="sim:2*1xA100-40GB")
-    (result,) = results([servers()], [make_variant(Config(), "exclusive", "oracle", choices)], 1)
+    (result,) = results(
+        [[servers()]], [make_variant(Config(), "exclusive", "oracle", choices)], [0]
+    )
     found = document(result)
     assert 0.5 < found["cpu_efficiency"] < 0.53
     assert "gpu_held" not in found and "mean_gpus" not in found

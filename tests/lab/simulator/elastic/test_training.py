@@ -105,13 +105,13 @@ def test_a_job_starts_at_its_smallest_size_and_ends_after_its_steps() -> None:
     assert ends(found) == [pytest.approx(100)]
     (each,) = found.jobs
     assert [(s.count("ps"), s.count("worker")) for s in each.spans] == [(1, 1)]
-    assert (each.queue_s, each.run_s, each.attempts) == (0, pytest.approx(100), 1)
+    assert (each.queue_s, each.jct_s, each.attempts) == (0, pytest.approx(100), 1)
     assert each.spans[0].cpus == pytest.approx(5) and each.spans[0].allocated == 6
 
 
 def test_a_job_waits_until_its_cpus_are_free() -> None:
     found = run([training_job(), training_job(10)], scenario(cpus=10))
-    assert found.mean_queue_s() == pytest.approx(45)
+    assert [each.queue_s for each in found.jobs] == [0, pytest.approx(90)]
     assert ends(found) == [pytest.approx(100), pytest.approx(200)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from itertools import chain
 
 from msgspec import Struct, field
@@ -29,20 +30,11 @@ def moment(cell: str) -> float:
     if not found:
         return number(text, "time", 0, MAX_SECONDS)
     year, month, day, hour, minute = (int(part) for part in found.groups()[:5])
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
-        raise ValueError(f"time {shown(text)} does not exist")
-    # Days since 1970-01-01 of a date in the Gregorian calendar, years counted from March.
-    of_march = year - (month <= 2)
-    days = (
-        365 * of_march
-        + of_march // 4
-        - of_march // 100
-        + of_march // 400
-        + (153 * ((month + 9) % 12) + 2) // 5
-        + day
-        - 719469
-    )
-    return days * 86400.0 + hour * 3600 + minute * 60 + float(found[6])
+    try:
+        begin = datetime(year, month, day, hour, minute, tzinfo=timezone.utc)
+    except ValueError:
+        raise ValueError(f"time {shown(text)} does not exist") from None
+    return begin.timestamp() + float(found[6])
 
 
 # ------------------------------------------------------------------
@@ -78,20 +70,17 @@ def read_profile(lines: Iterable[str], source: str) -> dict[str, Alone]:
         (table.at("steady_mib", "steady_mem_mb"), "steady_mib", MAX_MIB),
     )
     published = table.at("exclusive_duration_cmd_s", "exclusive_duration_s")
-    found: dict[str, Alone] = {}
-    for line, cells in table.rows:
-        try:
-            known = [
-                None if at is None or not cells[at].strip() else number(cells[at], what, 0, high)
-                for at, what, high in places
-            ]
-            if known[0] is None and published is not None:
-                known[0] = number(cells[published], "duration", 0, MAX_SECONDS) + START_UP_S
-            found.setdefault(cells[name].strip(), Alone(*known))
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
-    return found
+
+    def named(line: int, cells: list[str]) -> tuple[str, Alone]:
+        known = [
+            None if at is None or not cells[at].strip() else number(cells[at], what, 0, high)
+            for at, what, high in places
+        ]
+        if known[0] is None and published is not None:
+            known[0] = number(cells[published], "duration", 0, MAX_SECONDS) + START_UP_S
+        return cells[name].strip(), Alone(*known)
+
+    return dict(reversed(table.each(named)))  # the first of a name counts
 
 
 def joined(profiles: Iterable[Mapping[str, Alone]]) -> dict[str, Alone]:

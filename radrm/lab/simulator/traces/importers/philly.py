@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 from radrm.lab.simulator.traces.importers.aids import Aids, moment
 from radrm.lab.simulator.traces.job import TraceJob
@@ -19,34 +20,30 @@ def philly(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     table = read_table(lines, source)
     submit, duration, gpus = table.need([SUBMIT, DURATION, GPUS])
     user, model = table.at("user", "vc", "cluster"), table.at("name", "job_name", "model_name")
-    jobs: list[TraceJob] = []
-    never = 0
-    for line, cells in table.rows:
-        try:
-            ran_s = number(cells[duration], "duration", -MAX_SECONDS, MAX_SECONDS)
-            count = whole(cells[gpus], "number of GPUs", 0, 10**6)
-            if ran_s <= 0 or count == 0:
-                never += 1
-                continue
-            kind = aids.fill.draw(len(jobs))
-            jobs.append(
-                TraceJob(
-                    submit_s=moment(cells[submit]),
-                    name=cells[model].strip()[:200] if model is not None else f"job-{line}",
-                    gpus=count,
-                    duration_s=ran_s,
-                    memory_mib=kind.memory_mib,
-                    smact=kind.smact,
-                    user=cells[user].strip()[:200] or "user" if user is not None else "user",
-                    batch_size=kind.batch_size,
-                    family=kind.family,
-                    line=line,
-                )
-            )
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
+    places = count()
+
+    def made(line: int, cells: list[str]) -> TraceJob | None:
+        ran_s = number(cells[duration], "duration", -MAX_SECONDS, MAX_SECONDS)
+        held = whole(cells[gpus], "number of GPUs", 0, 10**6)
+        if ran_s <= 0 or held == 0:
+            return None
+        kind = aids.fill.draw(next(places))
+        return TraceJob(
+            submit_s=moment(cells[submit]),
+            name=cells[model].strip()[:200] if model is not None else f"job-{line}",
+            gpus=held,
+            duration_s=ran_s,
+            memory_mib=kind.memory_mib,
+            smact=kind.smact,
+            user=cells[user].strip()[:200] or "user" if user is not None else "user",
+            batch_size=kind.batch_size,
+            family=kind.family,
+            line=line,
+        )
+
+    found = table.each(made)
+    jobs = [job for job in found if job is not None]
     notes = [aids.fill.note(len(jobs), len(jobs))]
-    if never:
+    if never := len(found) - len(jobs):
         notes.append(f"{never} jobs that never ran or had no GPU are left out")
     return Trace(arranged(jobs, source, sort_quietly=True).jobs, tuple(notes))

@@ -86,40 +86,35 @@ def published(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     # Two kinds of jobs ran fewer epochs than their names say; the first column accounts for it.
     (duration,) = table.need([["exclusive_duration_cmd_s", "exclusive_duration_s"]])
     columns = {n: at for n, c in _ESTIMATES.items() if (at := table.at(c)) is not None}
-    jobs, guessed = [], []
-    for line, cells in table.rows:
-        try:
-            called = cells[name].strip()
-            alone = aids.profile.get(called, Alone())
-            family = family_of(cells[model], cells[dataset])
-            smact = alone.smact
-            if smact is None:
-                smact = usual_smact(cells[model], family)
-                guessed.append(called)
-            jobs.append(
-                TraceJob(
-                    submit_s=number(cells[submit], "submit_s", 0, MAX_SECONDS),
-                    name=called,
-                    gpus=whole(cells[gpus], "num_gpus", 1, MAX_GPUS),
-                    duration_s=START_UP_S
-                    + number(cells[duration], "duration", 0, MAX_SECONDS, above=True),
-                    memory_mib=number(cells[memory], "memory_mb", 0, MAX_MIB, above=True),
-                    smact=smact,
-                    estimates={
-                        n: whole_device(number(cells[at], f"{n}_mb", 0, MAX_MIB))
-                        for n, at in columns.items()
-                        if cells[at].strip()
-                    },
-                    batch_size=whole(cells[batch], "batch_size", 1, 10**9),
-                    family=family,
-                    steady_mib=alone.steady_within(number(cells[memory], "memory_mb", 0, MAX_MIB)),
-                    line=line,
-                )
-            )
-        except ValueError as error:
-            table.errors.add(line, str(error))
-    table.errors.raise_any()
-    found = arranged(jobs, source, sort_quietly=True)
+    guessed = []
+
+    def made(line: int, cells: list[str]) -> TraceJob:
+        called = cells[name].strip()
+        alone = aids.profile.get(called, Alone())
+        family = family_of(cells[model], cells[dataset])
+        smact = alone.smact
+        if smact is None:
+            smact = usual_smact(cells[model], family)
+            guessed.append(called)
+        return TraceJob(
+            submit_s=number(cells[submit], "submit_s", 0, MAX_SECONDS),
+            name=called,
+            gpus=whole(cells[gpus], "num_gpus", 1, MAX_GPUS),
+            duration_s=START_UP_S + number(cells[duration], "duration", 0, MAX_SECONDS, above=True),
+            memory_mib=number(cells[memory], "memory_mb", 0, MAX_MIB, above=True),
+            smact=smact,
+            estimates={
+                n: whole_device(number(cells[at], f"{n}_mb", 0, MAX_MIB))
+                for n, at in columns.items()
+                if cells[at].strip()
+            },
+            batch_size=whole(cells[batch], "batch_size", 1, 10**9),
+            family=family,
+            steady_mib=alone.steady_within(number(cells[memory], "memory_mb", 0, MAX_MIB)),
+            line=line,
+        )
+
+    found = arranged(table.each(made), source, sort_quietly=True)
     return Trace(found.jobs, guesses(guessed))
 
 
