@@ -70,7 +70,7 @@ Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
 @pytest.mark.parametrize("log", [_TORCH, _NO_GPU])
 def test_pytorch_names_the_error(log: str, number: int) -> None:
     found = excuse_of(Exit(1), "epoch 1\n" + log.format(error=_ERRORS[number]))
-    assert found is not None and found.endswith(f"(CUDA error {number})")
+    assert found.endswith(f"(CUDA error {number})")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_other_programs_do(log: str, number: int, exit: Exit) -> None:
 )
 def test_others_on_the_gpu_may_be_the_cause(error: str, part: str) -> None:
     found = excuse_of(Exit(1), f'{_HEADER}\n  File "a.py", line 2, in <module>\n{error}\n')
-    assert found is not None and part in found and found in BESIDE
+    assert part in found and found in BESIDE
 
 
 def test_the_words_say_what_has_happened() -> None:

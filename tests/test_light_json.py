@@ -24,7 +24,7 @@ def _without(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module on a Python whose C code is another."""
     monkeypatch.setitem(sys.modules, "_json", None)
     spec = importlib.util.find_spec("radrm.light_json")
-    assert spec is not None and spec.loader is not None
+    assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made

@@ -109,7 +109,7 @@ def test_the_server_runs_without(wings_removed: list[str], tmp_path: Path) -> No
         stderr=subprocess.PIPE,
     )
     try:
-        assert daemon.stderr is not None and daemon.stderr.readline()
+        assert daemon.stderr.readline()
         radrm("submit", "--wait", "--gpus=0", "--", "true")
         (job,) = json.loads(radrm("status", "--all", "--json"))
         assert job["state"] == "COMPLETED"

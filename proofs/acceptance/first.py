@@ -164,7 +164,6 @@ def _times_of(command: list[str], seconds: float, ending: bytes) -> list[float]:
     """When each line that has `ending` came through a pipe, in seconds after the start."""
     began, found = time.monotonic(), []
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     with selectors.DefaultSelector() as selector, process:
         selector.register(process.stdout, selectors.EVENT_READ)

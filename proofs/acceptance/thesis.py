@@ -90,7 +90,6 @@ def overhead(step: Step) -> str:
                     found[tool] = [_train(step, training)]
                 found[tool][0]["bytes"] = file.stat().st_size
         with running(step) as server:
-            assert server.process is not None
             before_s, began = cpu_s(server.process.pid), time.monotonic()
             found["radrm"] = [_train(step, training), _train(step, training)]
             seconds = time.monotonic() - began
@@ -225,12 +224,10 @@ def _together(
         for name in mix
     ]
     for each in running:
-        assert each.stdout is not None
         ready = any(line == "ready\n" for line in each.stdout)
         step.check(ready, f"resnet.py of {mix} has ended before it was ready")
     began_s = time.monotonic()
     for each in running:
-        assert each.stdin is not None
         each.stdin.write("go\n")
         each.stdin.flush()
     texts = [each.communicate()[0] for each in running]

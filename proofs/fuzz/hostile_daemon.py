@@ -341,7 +341,6 @@ def attack(name: str, inputs: int, seed: str) -> dict[str, Any]:
 def against(attack: Attack, name: str, count: int) -> dict[str, Any]:
     """Attack a daemon that runs."""
     way, home = WAYS[name], attack.home
-    assert home.process is not None
     pid = home.process.pid
     attack.run_honest_job()
     began_s, first = cpu_s(pid), count // 5

@@ -102,17 +102,14 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
         return self._process.pid
 
     @property
     def ended(self) -> int | None:
         """How it has ended, as `subprocess` tells it; None while it runs."""
-        assert self._process is not None
         return self._process.poll()
 
     def send(self, number: int) -> None:
-        assert self._process is not None
         self._process.send_signal(number)
 
     def end(self, number: int = signal.SIGKILL) -> None:

@@ -75,7 +75,7 @@ def answer_of(error: BaseException, folder: Path) -> Answer:
     calls = Calls(str(folder))
     write_private("0.answer", data, open_folder(calls.path))
     answer = calls.answer(0)
-    assert answer is not None and not answer.returned and "in fail" in answer.trace
+    assert not answer.returned and "in fail" in answer.trace
     return answer
 
 

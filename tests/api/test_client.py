@@ -166,7 +166,7 @@ def test_errors(client: Client, shared_daemon: DaemonHome) -> None:
     with pytest.raises(Refused, match="there is no job 999"):
         client.job(999)
     (result,) = client.cancel("no\nsuch", check=False)
-    assert result.error is not None and "there is no job" in result.error
+    assert "there is no job" in result.error
     with pytest.raises(Refused) as caught:
         client.cancel("no\nsuch", 998)
     assert "\n" not in str(caught.value) and "(and 1 more)" in str(caught.value)

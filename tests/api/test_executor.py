@@ -56,7 +56,7 @@ def test_values_and_exceptions(executor: Executor) -> None:
     assert "in divide" in str(caught.value.__cause__)
     assert f"job {odd.reference} (divide) FAILED" in str(caught.value.__cause__)
     assert isinstance(zero.exception(PATIENCE_S), ZeroDivisionError)
-    assert zero.job is not None and zero.job.code == 1 and not zero.running()
+    assert zero.job.code == 1 and not zero.running()
 
 
 def test_what_cannot_be_pickled(executor: Executor) -> None:
@@ -81,7 +81,7 @@ def test_what_cannot_be_pickled(executor: Executor) -> None:
     left = executor.submit(fail, True)
     with pytest.raises(JobFailed, match="the call raised SystemExit: 7"):
         left.result(PATIENCE_S)
-    assert left.job is not None and left.job.code == 7
+    assert left.job.code == 7
 
 
 def test_a_map_is_one_array(executor: Executor) -> None:
@@ -110,7 +110,7 @@ def test_deaths_have_a_verdict(executor: Executor) -> None:
     for future, said in ((killed, "killed by signal 9"), (left, "exit code 3")):
         error = future.exception(PATIENCE_S)
         assert isinstance(error, JobFailed) and said in str(error) and "\n" not in str(error)
-        assert error.job is not None and error.job.state == "FAILED"
+        assert error.job.state == "FAILED"
         assert pickle.loads(pickle.dumps(error)).job == error.job
 
 
@@ -209,8 +209,7 @@ def test_only_own_files_are_unpickled(tmp_path: Path) -> None:
     folder = open_folder(calls.path)
     data = pickle.dumps((True, "", "")) + pickle.dumps(1)
     write_private("0.answer", data, folder)
-    answer = calls.answer(0)
-    assert answer is not None and answer.value == 1 and calls.answered() == {0}
+    assert calls.answer(0).value == 1 and calls.answered() == {0}
     path = Path(calls.path)
     assert (path.stat().st_mode & 0o777, (path / "0.answer").stat().st_mode & 0o777) == (
         *(0o700, 0o600),

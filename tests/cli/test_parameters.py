@@ -112,7 +112,7 @@ def test_any_words_are_read_or_are_a_mistake_in_one_line(command: str, words: li
 )
 def test_spellings(words: list[str], values: dict[str, object]) -> None:
     found = parse(PARAMETERS["logs"], words, "logs")
-    assert found is not None and values.items() <= {**found, "job": found["job"]}.items()
+    assert values.items() <= {**found, "job": found["job"]}.items()
 
 
 def test_a_command_behind_two_dashes_keeps_its_own_options() -> None:
@@ -121,7 +121,7 @@ def test_a_command_behind_two_dashes_keeps_its_own_options() -> None:
         ["--gpus=2", "--", "python", "a.py", "--json", "--", "b"],
         "estimate",
     )
-    assert found is not None and (found["files"], found["options"]) == ([], {"gpus": "2"})
+    assert (found["files"], found["options"]) == ([], {"gpus": "2"})
     assert found["command"] == ["python", "a.py", "--json", "--", "b"] and not found["as_json"]
 
 
@@ -138,7 +138,7 @@ def test_a_requeue_takes_the_options_of_jobs(
     words: list[str], jobs: list[str], options: dict[str, object]
 ) -> None:
     found = parse(PARAMETERS["requeue"], words, "requeue")
-    assert found is not None and (found["jobs"], found["options"]) == (jobs, options)
+    assert (found["jobs"], found["options"]) == (jobs, options)
 
 
 @pytest.mark.parametrize(

@@ -63,5 +63,4 @@ def test_the_words_with_another_batch(words: tuple[str, ...], changed: object) -
 
 def test_a_script_with_another_batch() -> None:
     script = "#!/bin/bash\npython a.py --epochs 64 --batch-size 64 # 64\n"
-    found = with_size(8, script=script)
-    assert found is not None and found.script == script.replace("--batch-size 64", "--batch-size 8")
+    assert with_size(8, script=script).script == script.replace("--batch-size 64", "--batch-size 8")

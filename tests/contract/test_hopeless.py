@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from radrm.core.in_service import GONE_AFTER_S
 from radrm.core.records import Needs, OutOfMemory, Role
 from radrm.core.words import Collocation, DeviceKind, JobState
@@ -120,9 +122,11 @@ def test_roles_do_not_share_their_devices() -> None:
     assert "4 GPUs" in (world.jobs[job.id].reason or "")
 
 
-def test_what_no_device_has_stays_known_of_a_job_that_failed() -> None:
+@pytest.mark.parametrize("needed", [41, 64])
+def test_what_no_device_has_stays_known_of_a_job_that_failed(needed: int) -> None:
     """So its verdict does not advise to ask for more."""
     world = World(gpus(1))
     job = world.submit(4 * GIB)
-    died = world.end(job, 1, oom=OutOfMemory("test", requested_mib=64 * GIB))
-    assert (died.state, died.memory_floor_mib) == (JobState.FAILED, 64 * GIB)
+    died = world.end(job, 1, oom=OutOfMemory("test", requested_mib=needed * GIB))
+    assert (died.state, died.memory_floor_mib) == (JobState.FAILED, needed * GIB)
+    assert "largest device" in died.reason

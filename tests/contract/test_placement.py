@@ -153,16 +153,6 @@ def test_the_exclusive_policy_gives_whole_devices() -> None:
     assert world.state(second) is JobState.RUNNING
 
 
-def test_mps_is_for_one_user_at_a_time() -> None:
-    world = World(gpus(1, mps=True))
-    first = world.submit(1000, smact=0.1)
-    assert world.live(first).placement.collocation is Collocation.MPS  # type: ignore[union-attr]
-    other = world.submit(1000, smact=0.1, user="bob", uid=1001, collocation=Collocation.MPS)
-    assert world.why(other) == ["cohort", "count"]
-    world.end(first)
-    assert world.state(other) is JobState.RUNNING
-
-
 def test_after_an_exit_the_device_waits_for_a_fresh_reading() -> None:
     world = World(gpus(1))
     first = world.submit(30 * GIB)

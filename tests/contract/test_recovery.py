@@ -64,15 +64,6 @@ def test_others_join_it_once_its_memory_has_settled(
     assert modes == {Collocation.MPS if devices[0].mps else Collocation.TIMESLICE}
 
 
-def test_it_waits_for_an_idle_device() -> None:
-    world = World(gpus(1), settings=CORE)
-    job, other = world.submit(4 * GIB, smact=0.1), world.submit(4 * GIB, smact=0.1)
-    assert dies(world, job, 4 * GIB).state is JobState.RECOVERING
-    assert world.why(job)[0] == "not idle"
-    world.end(other)
-    assert world.state(job) is JobState.RUNNING
-
-
 def test_no_cap_keeps_it_from_what_it_needs() -> None:
     world, job = recovered(MPS)
     first, again = (a for a in world.actions if isinstance(a, act.Launch))

@@ -76,7 +76,8 @@ def test_retries_wait_twice_as_long_each_time() -> None:
     for _ in range(100):
         world.pass_time(1.0)
     assert starts(world) == [0, 10, 30, 70]
-    assert world.state(1) is JobState.FAILED
+    failed = world.jobs[1]
+    assert (failed.state, failed.attempts, failed.reason) == (JobState.FAILED, 4, "exit code 1")
 
 
 def test_three_hundred_retries_take_their_time() -> None:

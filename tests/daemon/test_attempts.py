@@ -81,5 +81,4 @@ def test_a_job_that_ended_while_no_daemon_ran_has_its_last_report(
     for event in adopted(world, ended).events:
         world.step(event)
     assert world.state(job) is JobState.COMPLETED
-    progress = world.jobs[job.id].progress
-    assert progress is not None and progress.work_done == done
+    assert world.jobs[job.id].progress.work_done == done

@@ -167,7 +167,6 @@ def test_a_jobs_own_wish_for_mps_is_not_turned_into_another(mps: bool) -> None:
     job = submit(world, config, collocation="mps")
     attempt = world.live(job)
     if mps:
-        assert attempt is not None
         assert attempt.placement.collocation is Collocation.MPS
     else:
         assert attempt is None

@@ -47,7 +47,6 @@ def worked(code: int | None = 0, seconds: float = 100.0) -> tuple[World, Job]:
 
 def test_a_run_is_what_was_seen() -> None:
     run = ended(*worked())
-    assert run is not None
     assert (run.peak_mib, run.smact, run.duration_s) == (4 * GIB, pytest.approx(0.3), 100.0)
     assert run.alone and run.device_kind == "A100-40GB"
 
@@ -62,7 +61,6 @@ def test_a_run_notes_how_fast_its_gpu_is_and_what_was_predicted_for_it() -> None
     world.pass_time(100.0)
     world.end(job, 0)
     run = ended(world, job)
-    assert run is not None
     assert (run.sm_rate, run.told_smact) == (200_000.0, {"test": pytest.approx(0.3)})
 
 
@@ -77,7 +75,7 @@ DURATIONS = [
 @pytest.mark.parametrize("end, seconds", DURATIONS)
 def test_a_duration_does_not_depend_on_the_date(end: Instant, seconds: float | None) -> None:
     run = ended(*worked(), started=START, ended=end)
-    assert run is not None and run.duration_s == seconds, "its peak was seen all the same"
+    assert run.duration_s == seconds, "its peak was seen all the same"
 
 
 @pytest.mark.parametrize("ran_s, learned", [(299.0, False), (301.0, True), (None, False)])
@@ -94,7 +92,7 @@ def test_one_that_was_stopped_teaches_once_it_has_run_for_long(
 def test_usage_that_was_stored_twice_is_learned_once() -> None:
     twice = (Usage("GPU-0", 10, 0.2, 50.0), Usage("GPU-0", 20, 0.4, 80.0))
     run = ended(*worked(), usage=twice)
-    assert run is not None and (run.peak_mib, run.smact) == (20, 0.4)
+    assert (run.peak_mib, run.smact) == (20, 0.4)
 
 
 # ------------------------------------------------------------------ what is shown
@@ -191,22 +189,22 @@ def test_a_shared_run_teaches_what_it_would_have_shown_alone() -> None:
         world.pass_time(1.0)
     world.end(second)
     run = ended(world, second)
-    assert run is not None and not run.alone and not run.smact_alone
+    assert not run.alone and not run.smact_alone
     assert run.smact == pytest.approx(0.3, abs=0.15) and run.smact < (run.smact_most or 0)
-    assert run.duration_s is not None and 150 < run.duration_s < 299
+    assert 150 < run.duration_s < 299
     assert (run.told_smact, run.told_duration) == ({"test": 0.3}, {})
     world.end(first)
     run = ended(world, first)
-    assert run is not None and run.smact_alone and run.smact == pytest.approx(0.5, rel=0.02)
-    assert run.duration_s is not None and 210 < run.duration_s < 360
+    assert run.smact_alone and run.smact == pytest.approx(0.5, rel=0.02)
+    assert 210 < run.duration_s < 360
 
 
 def test_a_stopped_run_teaches_a_least_duration() -> None:
     world, job = worked(code=3, seconds=400.0)
     run = ended(world, job, outcome=Outcome.TIMEOUT)
-    assert run is not None and (run.duration_s, run.least_s) == (None, 400.0)
+    assert (run.duration_s, run.least_s) == (None, 400.0)
     failed = ended(world, job, outcome=Outcome.FAILED)
-    assert failed is not None and (failed.duration_s, failed.least_s) == (None, None)
+    assert (failed.duration_s, failed.least_s) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +222,7 @@ def test_a_run_from_a_checkpoint_teaches_the_duration_of_all_the_work(
     world.used[job.id] = GIB
     world.pass_time(10.0)
     world.end(job)
-    whole = ended(world, job)
-    assert whole is not None and whole.duration_s is not None, "it began again"
+    assert ended(world, job).duration_s is not None, "it began again"
     decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
     changed = tuple(
         replace(r, began=Progress(at=world.now, work_done=begun)) if isinstance(r, Attempt) else r
@@ -270,9 +267,9 @@ def reported(code: int | None, *reports: tuple[float, float]) -> tuple[World, Jo
 
 def test_one_that_was_stopped_early_teaches_only_its_pace() -> None:
     world, job, run = reported(None, (30.0, 0.01), (20.0, 0.02))
-    assert run is not None and run.fingerprint == brief_mark("f" * 32)
+    assert run.fingerprint == brief_mark("f" * 32)
     found = past_run(run.device_kind, run.said, world.attempts[job.id, 1])
-    assert found is not None and found.duration_s == pytest.approx(2000 + 30 - 20)
+    assert found.duration_s == pytest.approx(2000 + 30 - 20)
     assert found.alone and found.gpus == 1
 
 
@@ -283,9 +280,8 @@ def test_without_two_reports_it_teaches_nothing(reports: tuple[tuple[float, floa
 
 def test_a_run_that_completed_teaches_its_own_duration() -> None:
     world, job, run = reported(0, (30.0, 0.01), (20.0, 0.02))
-    assert run is not None and run.fingerprint == "f" * 32
-    found = past_run(run.device_kind, run.said, world.attempts[job.id, 1])
-    assert found is not None and found.duration_s == 50.0
+    assert run.fingerprint == "f" * 32
+    assert past_run(run.device_kind, run.said, world.attempts[job.id, 1]).duration_s == 50.0
 
 
 def test_a_prediction_is_shown_for_each_kind_of_gpu(store: Store) -> None:

@@ -140,7 +140,7 @@ def test_on_simulated_gpus_it_lasts_for_some_rounds_of_readings() -> None:
     loop = Loop()
     probing(simulated_s=50.0).look(loop, [5], [told()])
     command = loop.submissions[0].envelope.command
-    assert command is not None and command[command.index("--seconds") + 1] == "300"
+    assert command[command.index("--seconds") + 1] == "300"
     assert options(50.0)["time"] == "1200s"
 
 

@@ -47,9 +47,7 @@ class Server:
         self.logs[self.serial(self.jobs[-1])] = logs
 
     def serial(self, job: Job) -> int:
-        attempt = self.world.live(job)
-        assert attempt is not None
-        return attempt.serial
+        return self.world.live(job).serial
 
     def end(self, number: int, tail: str, after: int = 0) -> JobState:
         job = self.jobs[number]

@@ -23,7 +23,6 @@ def job_of(job_id: int, due_s: float, weight: float, priority: int) -> Job:
 def rule(job: Job, left_s: float, scale_s: float, now_s: float) -> tuple[object, ...]:
     """The place of a job by the rule, written down plainly."""
     due_s = job.spec.due_s
-    assert due_s is not None
     old_s = max(due_s, START_S) + MAX_WAIT_S
     if old_s <= now_s:
         return (-job.spec.priority, 0, old_s)

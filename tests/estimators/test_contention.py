@@ -76,14 +76,14 @@ def test_time_beside_others_counts_as_much_as_the_model_gives() -> None:
     found = alone(attempt(usage), None)
     assert 0.5 < speed < 0.65
     assert found.seconds == pytest.approx(400 + 600 * speed)
-    assert found.seconds_most is not None and 400 + 600 * speed < found.seconds_most < 1000
+    assert 400 + 600 * speed < found.seconds_most < 1000
 
 
 def test_a_full_gpu_hides_the_demand_and_the_range_says_so() -> None:
     clear = alone(attempt(used(part(0.3, [0.3], 900.0))), None)
     full = alone(attempt(used(part(0.9, [0.9, 0.9], 900.0))), None)
-    assert clear.smact_most is not None and clear.smact_most < 0.6
-    assert full.smact_most is not None and full.smact_most > 0.9
+    assert clear.smact_most < 0.6
+    assert full.smact_most > 0.9
 
 
 def test_a_good_prediction_decides_where_the_readings_do_not() -> None:
@@ -124,7 +124,7 @@ def test_the_demand_is_found_where_the_gpu_is_not_full(
 ) -> None:
     found = alone(attempt(used(part(demand, [other], 900.0, mps=mps)), mps=mps), None)
     assert found.smact == pytest.approx(demand, abs=0.15)
-    assert found.smact_most is not None and found.smact_most >= demand
+    assert found.smact_most >= demand
 
 
 @settings(max_examples=some(40))

@@ -108,7 +108,6 @@ def features(text: str, batch_size: int = 8, sequence_length: int | None = None)
 
 def test_a_cnns_features_by_hand() -> None:
     found = features(CNN_TABLE)
-    assert found is not None
     assert found.family is Family.CNN
     assert (found.depth, found.convs, found.linears) == (2, 1, 1)
     assert (found.norms, found.dropouts) == (1, 1)
@@ -123,7 +122,7 @@ def test_a_cnns_features_by_hand() -> None:
 
 def test_an_mlps_features_by_hand() -> None:
     found = features(MLP_TABLE, 100)
-    assert found is not None and found.family is Family.MLP
+    assert found.family is Family.MLP
     assert (found.linears, found.norms, found.dropouts) == (2, 1, 1)
     assert found.activations == 4 * 2048 + 10
     assert math.hypot(found.cos, found.sin) == pytest.approx(1)
@@ -138,14 +137,14 @@ def test_a_transformer_without_shapes(
 ) -> None:
     """Widths come from arguments, or from parameters; a block's own weights are linear layers."""
     found = features(text, 8, 50)
-    assert found is not None and found.family is Family.TRANSFORMER
+    assert found.family is Family.TRANSFORMER
     assert found.linears == linears
     assert found.activations == 50 * width
     without = features(text, 8)
     if positions is None:
         assert without is None, "no length, no table of positions, no estimate"
     else:
-        assert without is not None and without.activations == positions * width
+        assert without.activations == positions * width
 
 
 def test_attention_with_shapes_counts_its_own_projections() -> None:
@@ -153,7 +152,7 @@ def test_attention_with_shapes_counts_its_own_projections() -> None:
     lines = MLP_TABLE.splitlines()
     table = "\n".join([*lines[:2], row, *lines[2:]]).replace("2,123,786", "2,126,858")
     found = features(table)
-    assert found is not None and found.family is Family.TRANSFORMER
+    assert found.family is Family.TRANSFORMER
     assert found.activations == 4 * 7 * 32 + 4 * 2048 + 10
     assert found.linears == 2 + 4
 

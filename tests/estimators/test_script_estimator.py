@@ -106,7 +106,7 @@ def test_what_a_user_wrote_is_bounded_and_plain() -> None:
     text = traced.to_text()
     assert len(text) < 6000 and "\x1b" not in text
     again = Traced.from_text(text)
-    assert again is not None and again.script is not None and traced.script is not None
+    assert again.script is not None and traced.script is not None
     assert again.script.program == traced.script.program and len(again.script.skipped) == 12
 
 

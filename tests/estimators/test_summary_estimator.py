@@ -146,7 +146,6 @@ def test_a_shortcut_is_read_from_where_the_block_began() -> None:
     job = described(rows)
     summary = read_summary(rows, 64)
     network = network_for(summary, job, precision(None) or pytest.fail(), overheads())
-    assert network is not None
     shortcut = next(o for o in network.operations if o.weights == (8192 * 4,))
     block = next(o for o in network.operations if o.weights == (73_728 * 4,))
     assert shortcut.inputs == block.inputs

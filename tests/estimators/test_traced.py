@@ -95,7 +95,7 @@ def test_a_terminals_commands_do_not_come_through() -> None:
     text = Traced.from_events(document(torch="\x1b[31m2.4")).to_text()
     assert "\x1b" not in text
     found = Traced.from_text(text.replace("2.4", "\x1b[31m2.4"))
-    assert found is not None and "\x1b" not in found.torch
+    assert "\x1b" not in found.torch
 
 
 # ------------------------------------------------------------------ events
@@ -242,5 +242,4 @@ def test_trials_are_counted_with_benchmark_only_and_as_far_as_the_gpu_has_room()
     small = Traced.from_events({**called, "benchmark": True, "gpu_mib": 16_000})
     assert (plain.trial_mib, small.trial_mib) == (0, 0) and tried.trial_mib == trial
     assert tried.reserved_mib == plain.reserved_mib and tried.map_mib > plain.map_mib == 0
-    read = Traced.from_text(tried.to_text())
-    assert read is not None and read.trial_mib == pytest.approx(trial, abs=0.01)
+    assert Traced.from_text(tried.to_text()).trial_mib == pytest.approx(trial, abs=0.01)

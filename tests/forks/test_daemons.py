@@ -67,6 +67,6 @@ def test_variables_of_the_interpreter_ask_for_one_of_their_own(tmp_path: Path) -
 def test_output_and_exit_code_are_the_command_s(tmp_path: Path) -> None:
     home = DaemonHome(tmp_path)
     fork = daemons.start(["daemon", "--gpus=none"], home.environment, home.log)
-    assert fork is not None and fork.wait(60) == 2
+    assert fork.wait(60) == 2
     assert home.said().startswith("radrm: ") and home.said().count("\n") == 1
     assert wait_until(lambda: not Path(f"/proc/{fork.pid}").exists(), "its end to be collected")

@@ -31,7 +31,7 @@ def test_what_lies_there_is_seen_and_opened(tmp_path: Path) -> None:
         with folder.below("below") as below:
             assert read(below.open("other", READING)) == b"more"
         opened = folder.open_file("file")
-        assert opened is not None and opened[1].st_size == 4 and read(opened[0]) == b"text"
+        assert opened[1].st_size == 4 and read(opened[0]) == b"text"
         with pytest.raises(FileNotFoundError):
             folder.stat("missing")
         assert folder.open_file("missing") is None

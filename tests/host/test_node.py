@@ -93,8 +93,8 @@ def test_the_least_limit_of_all_groups_above_counts(
 
 def test_this_machine_has_some(tmp_path: Path) -> None:
     found = NodeWatch(NodeConfig()).look()
-    assert found.cpus is not None and 0 < found.cpus <= USABLE
-    assert found.memory_mib is not None and 0 < found.memory_mib <= THERE
+    assert 0 < found.cpus <= USABLE
+    assert 0 < found.memory_mib <= THERE
 
 
 def test_the_configuration_replaces_what_is_found() -> None:
@@ -110,7 +110,6 @@ def test_it_looks_again_after_a_minute(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "tree/a/memory.max").write_text(str(6 * MIB))
     assert watch.changed() is None, "it is too early"
     now += node.LOOK_EVERY_S
-    found = watch.changed()
-    assert found is not None and found.memory_mib == 6
+    assert watch.changed().memory_mib == 6
     now += node.LOOK_EVERY_S
     assert watch.changed() is None, "nothing has changed"

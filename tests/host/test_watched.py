@@ -112,7 +112,7 @@ def test_a_claim_holds_ticket_and_name_and_fits_a_file_system(stem: str) -> None
     claim = claim_of(ticket, f"{stem}.rad")
     assert len(os.fsencode(claim)) + len(".txt") <= 255 and "/" not in claim
     found = claimed(claim)
-    assert found is not None and found[0] == ticket and not is_job_file(claim)
+    assert found[0] == ticket and not is_job_file(claim)
     if plain(stem) == stem and len(stem.encode()) <= 180:
         assert found[1] == f"{stem}.rad"
 
@@ -162,7 +162,7 @@ def test_a_file_becomes_what_submit_would_make_of_it_at_home_after_a_login(place
     place.ingest()
     ((ticket, made),) = place.jobs.items()
     assert report.taken == [("train.rad", ticket, "train")] and not report.refused
-    assert made.script is not None and made.script.endswith("echo hi\n")
+    assert made.script.endswith("echo hi\n")
     assert (made.cwd, made.umask) == (str(place.home), 0o027)
     assert made.environment == {**LOGIN.environment, "EXTRA": "1"}
     assert (made.file, made.options) == (str(place.folder / "train.rad"), {})
@@ -576,7 +576,7 @@ def test_without_an_answer_there_is_what_every_login_has(
     user: Callable[[str], User], script: str, note: str
 ) -> None:
     login = log_in(user(script), limit_s=0.3 if "longer" in note else 60.0)
-    assert login.note is not None and note in login.note
+    assert note in login.note
     assert login.environment["HOME"] == login.environment["SHELL"].rpartition("/")[0]
 
 
@@ -608,13 +608,12 @@ def test_a_look_has_its_users_rights_and_no_more(paths: Paths) -> None:
     assert [name for name, _ in report.refused] == ["link.rad", "roots.rad"]
     (arrival,) = all_of(Spool(paths.spool))
     assert (arrival.uid, arrival.gid, arrival.wrong) == (NOBODY, NOBODY, None)
-    assert arrival.envelope is not None
     assert arrival.envelope.environment["USER"] == arrival.envelope.environment["LOGNAME"]
     assert arrival.envelope.environment["HOME"] != os.environ.get("HOME")
     assert {os.lstat(path).st_uid for path in folder.rglob("*.txt")} == {NOBODY}
     os.chown(folder, 0, 0)
     closed = watching._report(Owned(str(folder), NOBODY, NOBODY))
-    assert closed.error is not None and "Permission denied" in closed.error
+    assert "Permission denied" in closed.error
 
 
 @pytest.mark.parametrize(
@@ -627,7 +626,7 @@ def test_what_is_no_report_is_not_believed(
     program.write_text(f"import sys\nsys.stdout.buffer.write({said!r}.encode('latin-1'))")
     monkeypatch.setattr(look, "__file__", str(program))
     report = Watching(paths, False)._report(Owned(paths.spool, 0, 0))
-    assert report.error is not None and report.error.endswith("ended without a report")
+    assert report.error.endswith("ended without a report")
 
 
 @pytest.mark.parametrize("text", ["while True: print('x' * 99999)", "import time; time.sleep(99)"])

@@ -228,7 +228,6 @@ def test_prometheus_understands_all_of_it(worked: DaemonHome, tmp_path: Path) ->
             for rule in server.rules():
                 assert (rule["type"], rule["health"]) == ("alerting", "ok"), rule
                 without_limit = re.fullmatch(r"(.*) (==|>) [0-9.]+", rule["query"], re.DOTALL)
-                assert without_limit is not None
                 # No limit is reached here, but there is something to compare with it.
                 server.gives(without_limit[1])
 

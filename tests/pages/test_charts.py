@@ -47,7 +47,6 @@ def read(figure: str) -> ElementTree.Element:
             known = ("chart", "drawing", "sample", "legend", "note", "tick", "open-")
             assert word in CHARTS or word.startswith(known), word
     drawing = root.find(f"div/{SVG}svg")
-    assert drawing is not None
     assert drawing.attrib["role"] == "img"
     ids = [each.attrib["id"] for each in root.iter() if "id" in each.attrib]
     assert len(ids) == len(set(ids))

@@ -266,7 +266,6 @@ class Cluster:
             return None if document["JobState"] in UNFINISHED else document
 
         document = wait_until(ended, f"the end of job {job}", patience_s)
-        assert document is not None
         return document["JobState"], document["ExitCode"]
 
     def output(self, job: int) -> str:

@@ -144,7 +144,7 @@ def test_rows_of_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dates_of_slurm() -> None:
     assert moment("Unknown") is None and moment("") is None
     at_s = moment("2026-11-23T23:05:44")
-    assert at_s is not None and abs(at_s - 1_795_475_144) < 86_400
+    assert abs(at_s - 1_795_475_144) < 86_400
 
 
 def test_each_line_that_slurm_says_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

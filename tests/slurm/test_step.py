@@ -166,7 +166,7 @@ def test_a_waiting_job_that_slurm_suspends_gets_no_gpu(cluster: Cluster, home: D
     cluster.run("scancel", str(taken))
     assert cluster.wait(submit(cluster, "true"))[0] == "COMPLETED"
     document = job_of(home, waiting)
-    assert document is not None and (document["state"], document["attempts"]) == ("PENDING", 0)
+    assert (document["state"], document["attempts"]) == ("PENDING", 0)
     cluster.scontrol("resume", str(waiting))
     runs(home, waiting)
     cluster.run("scancel", str(waiting))

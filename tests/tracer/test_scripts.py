@@ -221,7 +221,7 @@ def test_packed_sequences_have_the_sizes_of_their_lengths(documents: Any) -> Non
 
 def loaded(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"tracer_{name}", TRACER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

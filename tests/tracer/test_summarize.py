@@ -66,8 +66,7 @@ def test_summary_and_trace_stand_in_one_file(tmp_path: Path) -> None:
     summary = read_summary(text)
     assert [layer.kind for layer in summary.layers] == ["Conv2d", "ReLU", "Flatten", "Linear"]
     assert summary.parameters == 164_298 and summary.batch_size == 8 and not summary.problems
-    traced = Traced.from_text(text)
-    assert traced is not None and traced.batch_size == 8
+    assert Traced.from_text(text).batch_size == 8
     assert "so it says" in done.stderr
     again = summarize(tmp_path, "nets:make", "--batch-size=8", "--input-shape=3x32x32")
     assert again.returncode == 1 and "--force" in again.stderr

@@ -139,7 +139,7 @@ def _sweep(text: str) -> None:
     param, _, table = text.partition("\n")
     asked = wrap_command(("echo", "{lr}", "{a}"), {"param": [param], "params": "-"})
     sweep = sweep_of(with_table(asked, table))
-    assert sweep is not None and 0 < len(sweep) <= MAX_ARRAY
+    assert 0 < len(sweep) <= MAX_ARRAY
     for number in {0, len(sweep) // 2, len(sweep) - 1}:
         one = with_values(asked, sweep.values(number))
         assert len(one.argv) == 3 and "/" not in one.name

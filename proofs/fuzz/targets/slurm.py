@@ -78,8 +78,7 @@ def _comment(text: str) -> None:
     use = comment.use_of(text)
     assert why is None or use is None
     if use is not None:
-        again = comment.use_of(use.text())
-        assert again is not None and (again.peak_mib is None) == (use.peak_mib is None)
+        assert (comment.use_of(use.text()).peak_mib is None) == (use.peak_mib is None)
     waits = comment.waiting(text, 2)
     assert comment.returned(waits) == 2 and len(waits) < 260
 

@@ -88,7 +88,6 @@ def test_a_log_is_followed_from_before_the_start_through_a_retry(
     guest.file("twice.rad", '#!/bin/sh\necho "attempt $RADRM_ATTEMPT"\n[ -e "$0".no ]\n')
     job = guest.submit("--retries=1", "twice.rad")
     with started(guest, "logs", "-f", str(job)) as follower:
-        assert follower.stderr is not None
         assert "waiting for its start" in follower.stderr.readline()
         guest.radrm("cancel", str(blocker))
         said, remarks = follower.communicate(timeout=60)
@@ -131,7 +130,6 @@ def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(
 ) -> None:
     job = guest.submit("--", "sh", "-c", "echo one; exec sleep 9999")
     with started(guest, "logs", "-f", str(job)) as follower:
-        assert follower.stdout is not None
         assert follower.stdout.readline() == "one\n"
         follower.stdout.close()
         assert follower.wait(60) == 141

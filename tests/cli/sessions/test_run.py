@@ -95,13 +95,11 @@ def test_one_job_is_waited_for_with_its_output(shared_daemon: DaemonHome) -> Non
 
 def test_leaving_a_stream_leaves_the_job(shared_daemon: DaemonHome) -> None:
     with started(shared_daemon, "submit", "--wait", "--name=left", "--", *forever()) as waiting:
-        assert waiting.stdout is not None
         assert waiting.stdout.readline() == "begun\n"
         waiting.send_signal(signal.SIGINT)
         _, said = waiting.communicate(timeout=PATIENCE_S)
         assert waiting.returncode == 130 and "the job goes on" in said
     with started(shared_daemon, "logs", "-f", "left") as attached:
-        assert attached.stdout is not None
         assert attached.stdout.readline() == "begun\n"
         assert shared_daemon.radrm("cancel", "left").returncode == 0
         assert attached.wait(PATIENCE_S) == 143
@@ -140,7 +138,6 @@ def test_ctrl_c_interrupts_the_job_and_the_second_cancels_it(shared_daemon: Daem
     deaf = "import signal,time; signal.signal(2, lambda *_: print('INT', flush=True));"
     program = f"{deaf} print('begun', flush=True); time.sleep(9999)"
     with started(shared_daemon, "run", "--name=deaf", "--", sys.executable, "-c", program) as ran:
-        assert ran.stdout is not None
         assert ran.stdout.readline() == "begun\n"
         ran.send_signal(signal.SIGINT)
         assert ran.stdout.readline() == "INT\n"

@@ -96,7 +96,7 @@ def test_who_insists_on_mps_waits_for_it() -> None:
     world = World(gpus(1, mps=True), settings=SETTINGS)
     ann = world.submit(GIB, smact=0.1)
     bob = world.submit(GIB, smact=0.1, collocation=Collocation.MPS, **BOB)
-    assert world.why(bob) == ["cohort", "count"]
+    assert mode(world, ann) is Collocation.MPS and world.why(bob) == ["cohort", "count"]
     world.end(ann)
     assert mode(world, bob) is Collocation.MPS
 
@@ -321,29 +321,24 @@ def test_an_estimate_is_stretched_into_half_of_what_is_free() -> None:
     assert world.state(given_back) is JobState.RUNNING
 
 
-def test_a_tiny_estimate_is_stretched_to_what_unknown_jobs_are_reserved() -> None:
-    world = World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
-    assert first_reservation(world, world.submit(90, smact=0.1)) == 5 * GIB
+@pytest.mark.parametrize(
+    ("stretch", "mib"),
+    [
+        pytest.param(None, 5 * GIB, id="to what unknown jobs are reserved"),
+        pytest.param(float("inf"), (40 * GIB + 90) // 2, id="to half of what is free"),
+        *((times, 90) for times in (1.0, 0.0, float("nan"))),
+    ],
+)
+def test_how_far_a_tiny_estimate_is_stretched(stretch: float | None, mib: int) -> None:
+    chosen = {} if stretch is None else {"stretch": stretch}
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, **chosen)
+    world = World(gpus(1, mps=True), settings=settings)
+    assert first_reservation(world, world.submit(90, smact=0.1)) == mib
 
 
 def test_without_caps_no_estimate_is_stretched() -> None:
     world = World(gpus(1), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
     assert first_reservation(world, world.submit(4 * GIB, smact=0.1, source="horus")) == 4 * GIB
-
-
-def test_without_a_limit_half_of_what_is_free_is() -> None:
-    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=float("inf"))
-    world = World(gpus(1, mps=True), settings=settings)
-    assert first_reservation(world, world.submit(90, smact=0.1)) == (40 * GIB + 90) // 2
-
-
-@pytest.mark.parametrize("times", [1.0, 0.0, float("nan")])
-def test_it_can_be_switched_off(times: float) -> None:
-    world = World(
-        gpus(1, mps=True),
-        settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=times),
-    )
-    assert first_reservation(world, world.submit(90, smact=0.1)) == 90
 
 
 # ------------------------------------------------------------------ caps that outlive reservations

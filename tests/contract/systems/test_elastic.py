@@ -71,6 +71,8 @@ def test_it_grows_into_idle_devices() -> None:
     assert world.where(job) == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
     attempt = world.live(job)
     assert attempt.number == 1, "in place: no new attempt"
+    assert attempt.planner == "strict"
+    assert str(attempt.requested) == "the planner elastic asked for a resize"
     assert [t.number for t in attempt.tasks] == [0, 1, 2, 3]
     assert {d for _, d in world.reservations} == set(world.where(job))
 

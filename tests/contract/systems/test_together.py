@@ -171,14 +171,6 @@ def test_caps_during_a_migration_do_not_hide_who_asked_for_it() -> None:
     assert second.planner == "moving"
 
 
-def test_records_say_who_resized() -> None:
-    world = World(gpus(4), planners=(default_planner(), Elastic()))
-    job = world.submit(30 * GIB, smact=0.5, roles=WORKERS)
-    attempt = world.live(job)
-    assert attempt.planner == "strict"
-    assert str(attempt.requested) == "the planner elastic asked for a resize"
-
-
 def test_two_toys_and_a_slow_one_at_once() -> None:
     """FlowCon caps, SpeCon migrates, and a slow ANDREAS preempts; nobody knows the others."""
     world = Watched(gpus(2), planners=(default_planner(), SpeCon(), FlowCon(), SlowAndreas()))

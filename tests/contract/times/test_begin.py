@@ -135,28 +135,25 @@ def test_an_element_that_waits_takes_no_place_of_its_array() -> None:
 # ------------------------------------------------------------------ --retry-on
 
 
+NOT_THIS = "not retried: --retry-on has the exit codes 75-80, 137"
+
+
 @pytest.mark.parametrize(
-    ("end", "again"),
-    [({"code": 75}, True), ({"code": 80}, True), ({"code": 81}, False), ({"signal": 9}, True)],
+    ("retries", "end", "reason"),
+    [
+        *((2, end, None) for end in ({"code": 75}, {"code": 80}, {"signal": 9})),
+        (2, {"code": 81}, f"exit code 81; {NOT_THIS}"),
+        (2, {"code": None}, None),  # of unknown code, and not retried
+        (0, {"code": 81}, "exit code 81"),  # as ever: there is no retry left
+    ],
 )
-def test_only_failures_with_these_codes_are_retried(end: dict[str, int], again: bool) -> None:
+def test_only_failures_with_these_codes_are_retried(
+    retries: int, end: dict[str, int | None], reason: str | None
+) -> None:
     world = World(gpus(1))
-    job = world.submit(GIB, retries=2, retry_on=((75, 80), (137, 137)))
+    job = world.submit(GIB, retries=retries, retry_on=((75, 80), (137, 137)))
     world.end(job, **end)  # type: ignore[arg-type]
     found = world.jobs[job.id]
-    assert (found.state is JobState.PENDING) is again
-    if not again:
-        assert found.reason == "exit code 81; not retried: --retry-on has the exit codes 75-80, 137"
-
-
-def test_a_failure_of_unknown_code_is_not_retried_for_a_code() -> None:
-    world = World(gpus(1))
-    job = world.submit(GIB, retries=2, retry_on=((1, 1),))
-    world.end(job, code=None)
-    assert world.state(job) is JobState.FAILED
-
-
-def test_the_last_failure_is_explained_as_ever_once_the_retries_are_used() -> None:
-    world = World(gpus(1))
-    job = world.submit(GIB, retries=0, retry_on=((1, 1),))
-    assert world.end(job, 2).reason == "exit code 2"
+    again = reason is None and end != {"code": None}
+    assert found.state is (JobState.PENDING if again else JobState.FAILED)
+    assert reason is None or found.reason == reason

@@ -139,19 +139,16 @@ def left_while_no_daemon_ran() -> World:
     return world
 
 
-def test_a_job_waits_until_its_target_is_read() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_job_waits_until_its_target_is_read(restart: bool) -> None:
     world = left_while_no_daemon_ran()
     world.read(["GPU-0"])
     assert world.state(1) is JobState.PENDING
+    if restart:
+        world.restart()
     world.read(["GPU-1"])
     assert world.where(1) == ("GPU-1",) and world.jobs[1].moves == 1
     assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
-
-
-def test_a_restart_keeps_the_wait_for_a_target() -> None:
-    world = left_while_no_daemon_ran()
-    world.restart()
-    assert world.where(1) == ("GPU-1",)
 
 
 def test_a_target_that_is_never_read_is_free_again() -> None:

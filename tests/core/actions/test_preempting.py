@@ -45,6 +45,8 @@ def test_it_saves_is_stopped_and_waits_in_its_place_or_behind_all(
     assert attempt_of(world).number == (2 if not behind else 1)
     assert world.attempts[1, 1].outcome is Outcome.PREEMPTED
     assert (line(world), job.saved is not None, job.save_s) == (then, True, 7.0)
+    later = world.submit(30 * GIB)
+    assert line(world) == [*then, later.id], "newer jobs come after"
     assert (job.requeued is not None) is behind
 
 
@@ -200,12 +202,3 @@ def test_a_recovering_job_leaves_the_recovery_queue_when_it_goes_behind() -> Non
     world.read()
     assert line(world) == [2, 3, 1] and not world.jobs[1].recovers
     assert world.jobs[1].memory_floor_mib is not None, "what its death has proven stays"
-
-
-def test_those_that_went_behind_keep_their_order_and_newer_jobs_come_after() -> None:
-    world = server()
-    preempt(world, behind=True)
-    save(world)
-    end(world)
-    later = world.submit(30 * GIB)
-    assert line(world) == [2, 3, 1, later.id]

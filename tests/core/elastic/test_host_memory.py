@@ -57,13 +57,10 @@ def test_memory_doubles_near_its_limit_up_to_the_range() -> None:
     assert node.memory_booked_mib == 64 * GIB
 
 
-def test_memory_grows_into_the_room_of_the_node_only() -> None:
+def test_memory_grows_into_the_room_of_the_node_if_that_is_worth_an_action() -> None:
     world = running(12 * GIB)
     assert use(world, 8 * GIB) == [12 * GIB]
     assert use(world, 12 * GIB) == []
-
-
-def test_a_little_room_is_not_worth_an_action() -> None:
     assert use(running(8 * GIB + 63), 8 * GIB) == []
     assert use(running(8 * GIB + 64), 8 * GIB) == [8 * GIB + 64]
     assert use(running(memory_range_mib=(8 * GIB, 8 * GIB + 9)), 8 * GIB) == [8 * GIB + 9]

@@ -35,25 +35,29 @@ def learned(world: World, *jobs: Job, estimates: tuple[Estimate, ...] = NEW) -> 
     world.step(ev.PredictionsReady(at=world.now, estimates=found))
 
 
-def test_activity_and_duration_become_the_new_ones_and_memory_stays() -> None:
-    memory = Estimate(Quantity.MEMORY, 2048.0, 4096.0, "horus")
-    world, job = waiting(memory, OLD)
-    learned(world, job)
-    assert world.jobs[job.id].estimates == (memory, *NEW[:2])
+MEMORY = Estimate(Quantity.MEMORY, 2048.0, 4096.0, "horus")
+DECLARED_OLD, MEASURED_OLD = (replace(OLD, source=source) for source in (DECLARED, MEASURED))
 
 
-@pytest.mark.parametrize("source", [DECLARED, MEASURED])
-def test_what_the_user_or_the_job_itself_said_stays(source: str) -> None:
-    own = replace(OLD, source=source)
-    world, job = waiting(own, OLD)
-    learned(world, job)
-    assert world.jobs[job.id].estimates == (own, OLD, NEW[1])
-
-
-def test_a_history_that_says_nothing_takes_nothing() -> None:
-    world, job = waiting(OLD)
-    learned(world, job, estimates=())
-    assert world.jobs[job.id].estimates == (OLD,)
+@pytest.mark.parametrize(
+    ("before", "learns", "after"),
+    [
+        pytest.param((MEMORY, OLD), NEW, (MEMORY, *NEW[:2]), id="memory stays, others are new"),
+        pytest.param(
+            (DECLARED_OLD, OLD), NEW, (DECLARED_OLD, OLD, NEW[1]), id="what the user said stays"
+        ),
+        pytest.param(
+            (MEASURED_OLD, OLD), NEW, (MEASURED_OLD, OLD, NEW[1]), id="what it showed stays"
+        ),
+        pytest.param((OLD,), (), (OLD,), id="a history that says nothing takes nothing"),
+    ],
+)
+def test_what_becomes_of_predictions(
+    before: tuple[Estimate, ...], learns: tuple[Estimate, ...], after: tuple[Estimate, ...]
+) -> None:
+    world, job = waiting(*before)
+    learned(world, job, estimates=learns)
+    assert world.jobs[job.id].estimates == after
 
 
 def test_the_same_answer_is_saved_once() -> None:

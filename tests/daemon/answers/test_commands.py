@@ -212,7 +212,6 @@ def test_a_log_is_followed_to_its_end(guest: DaemonHome) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert follower.stdout is not None
     assert follower.stdout.readline() == "one\n"
     (guest.work / "go").touch()
     assert follower.stdout.read() == "two\n"

@@ -91,7 +91,6 @@ def test_a_warning_and_a_late_end(server: DaemonHome) -> None:
     found = re.search(
         r"Submitted job (\d+) \(late\), ticket \S+, run time 1h00m, due \S+\n", done.stdout
     )
-    assert found is not None
     ended: dict[str, Any] = server.wait_end(int(found[1]))
     assert ended["late_s"] == pytest.approx(ended["ended_at"] - ended["due_at"])
     assert ended["cost"] == pytest.approx(2.0 * ended["late_s"] / 3600) and ended["cost"] > 0

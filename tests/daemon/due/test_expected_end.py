@@ -125,8 +125,7 @@ def test_progress_beats_a_predicted_duration(store: Store) -> None:
     world.report(job, work_done=0.25)
     assert left(world, store, job) == pytest.approx((300.0, 300.0 * PROGRESS_MARGIN), abs=3)
     world.report(job, work_done=0.001)
-    found = left(world, store, job)
-    assert found is not None and found[0] > 800, "too early to tell"
+    assert left(world, store, job)[0] > 800, "too early to tell"
 
 
 def test_nothing_is_expected_of_what_is_unknown(store: Store) -> None:
@@ -148,8 +147,7 @@ def resumed(world: World, job: Job, **saved: float) -> None:
     world.step(ev.CheckpointTaken(**about, progress=progress))  # type: ignore[arg-type]
     world.end(job, lost="gone")
     world.pass_time(100.0)
-    live = world.live(job)
-    assert live is not None and live.number == 2
+    assert world.live(job).number == 2
 
 
 def test_a_resumed_attempt_has_the_speed_of_what_it_did_itself(store: Store) -> None:
@@ -159,7 +157,7 @@ def test_a_resumed_attempt_has_the_speed_of_what_it_did_itself(store: Store) -> 
     world.report(job, work_done=0.5)
     resumed(world, job, work_done=0.5)
     begun = world.live(job)
-    assert begun is not None and begun.started is not None
+    assert begun.started is not None
     assert left(world, store, job) is None, "it has not reported in this attempt"
     world.boot_s = begun.started.boot_s + 100.0
     world.report(job, work_done=0.505)
@@ -177,7 +175,7 @@ def test_a_later_attempt_that_began_anew_and_saves_is_no_resumed_one(store: Stor
     world.end(job, lost="gone")
     world.pass_time(100.0)
     begun = world.live(job)
-    assert begun is not None and begun.number == 2 and begun.started is not None
+    assert begun.number == 2 and begun.started is not None
     world.boot_s = begun.started.boot_s + 100.0
     saved = Progress(at=world.now, work_done=0.25)
     world.report(job, work_done=0.25)
@@ -191,7 +189,7 @@ def test_after_a_save_that_did_not_say_how_far_nothing_is_expected(store: Store)
     world.pass_time(100.0)
     resumed(world, job)
     begun = world.live(job)
-    assert begun is not None and begun.began is not None and begun.work_begun is None
+    assert begun.began is not None and begun.work_begun is None
     world.pass_time(100.0)
     world.report(job, work_done=0.6)
     assert left(world, store, job) is None
@@ -203,7 +201,6 @@ def test_a_resumed_attempt_needs_the_rest_of_its_duration(store: Store) -> None:
     world.pass_time(600.0)
     resumed(world, job, work_done=0.6)
     begun = world.live(job)
-    assert begun is not None and begun.started is not None
     world.boot_s = begun.started.boot_s + 100.0
     assert left(world, store, job) == pytest.approx((300.0, 380.0), abs=5)
     saved = Progress(at=world.now, work_done=0.7)

@@ -185,8 +185,7 @@ def test_the_cpus_are_those_near_the_new_gpus(monkeypatch: pytest.MonkeyPatch) -
     (event,) = place.answer(WRITTEN, resized(place))
     assert isinstance(event, ev.Resized) and event.cpu_list == "0-15"
     world.step(event)
-    attempt = world.live(place.job)
-    assert attempt is not None and attempt.cpu_list == "0-15"
+    assert world.live(place.job).cpu_list == "0-15"
 
 
 def test_the_limits_are_those_of_the_larger_size_meanwhile() -> None:

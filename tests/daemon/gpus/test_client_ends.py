@@ -162,8 +162,7 @@ def test_a_control_daemon_that_takes_no_client_stops_no_other_launch() -> None:
         world.actions.clear()
         world.step(void)
         assert world.scheduler.state.launch_error is None, times
-    pause = world.jobs[job.id].pause
-    assert pause is not None and "its MPS server is starting" in pause.reason
+    assert "its MPS server is starting" in world.jobs[job.id].pause.reason
     other = world.submit(GIB, smact=0.1)
     assert world.live(other) is not None and world.live(job) is None
 

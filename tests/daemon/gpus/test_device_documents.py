@@ -30,7 +30,6 @@ def test_each_process_with_its_job() -> None:
         DeviceProcess(44, None, "bob", "python --key=SECRET", theirs),
     )
     found = processes(Reading("GPU-0", world.now, used_mib=1000, attempts=held, processes=listed))
-    assert found is not None
     assert [(p.pid, p.kind, p.job, p.user, p.command, p.smact) for p in found] == [
         (11, "job", str(job), "ann", "python a.py", 0.5),
         (22, "unmanaged", None, "eve", "xmr", None),

@@ -89,7 +89,6 @@ class World:
         reads = self.source.reads
         wait_until(lambda: self.source.reads > reads)
         self.no_more()
-        assert monitor._call is not None
         return monitor._call[1]
 
     def close(self) -> None:

@@ -23,7 +23,6 @@ def test_its_commands_come_first(tmp_path: Path, interpreter: list[str]) -> None
     script = tmp_path / "script"
     script.write_text('srun; of_profile; echo "$0 $1 $#"; timeout 60 srun; exit 3\n')
     words = login_shell(interpreter)
-    assert words is not None
     done = subprocess.run(
         [*words, script, "a b", "c"], text=True, capture_output=True, timeout=60,
         env={**os.environ, "HOME": str(tmp_path), COMMANDS: str(tmp_path / "bin")},

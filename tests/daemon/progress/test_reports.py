@@ -72,8 +72,7 @@ class Place:
 
     def run(self, **spec: object) -> Job:
         job = self.world.submit(GIB, **spec)  # type: ignore[arg-type]
-        attempt = self.world.live(job)
-        assert attempt is not None and self.reports.open(job, attempt.serial)
+        assert self.reports.open(job, self.world.live(job).serial)
         return self.world.jobs[job.id]
 
     def send(self, job: Job, *datagrams: bytes) -> None:
@@ -111,7 +110,7 @@ def test_a_report_is_an_event_at_once_and_the_next_only_after_the_interval(place
     found = place.look()
     assert kinds(found) == ["ProgressReported"] and place.look(20.0) == []
     progress = place.world.jobs[job.id].progress
-    assert progress is not None and progress.at.boot_s == sent.boot_s + 8.0, "when it was read"
+    assert progress.at.boot_s == sent.boot_s + 8.0, "when it was read"
     assert (progress.step, progress.work_done, progress.loss) == (2, 0.2, 0.5), "combined"
 
 
@@ -139,8 +138,8 @@ def test_what_is_saved_is_an_event_under_the_same_limit(place: Place) -> None:
     place.send(job, b"step=60\ntotal=100\nsaved=60", b"step=95")
     assert kinds(place.look()) == ["ProgressReported", "CheckpointTaken"]
     now = place.world.jobs[job.id]
-    assert now.saved is not None and (now.saved.step, now.saved.work_done) == (60, 0.6)
-    assert now.progress is not None and now.progress.work_done == 0.95
+    assert (now.saved.step, now.saved.work_done) == (60, 0.6)
+    assert now.progress.work_done == 0.95
     place.send(job, b"saved=97")
     assert place.look() == []
     assert kinds(place.look(9.0)) == ["ProgressReported", "CheckpointTaken"]
@@ -158,8 +157,8 @@ def test_an_answer_to_a_request_to_save_counts_at_once(place: Place) -> None:
     place.send(job, *[b"step=2"] * 100, b"saved=2")
     assert kinds(place.look()) == ["CheckpointTaken"], "read to the end, outside the limits"
     attempt, now = place.world.live(job), place.world.jobs[job.id]
-    assert attempt is not None and not attempt.pending
-    assert now.saved is not None and now.saved.step == 2
+    assert not attempt.pending
+    assert now.saved.step == 2
     place.send(job, b"saved=3")
     assert place.look() == [], "answered, so the limit holds again"
 
@@ -176,8 +175,7 @@ def test_what_was_saved_before_the_request_is_no_answer(place: Place) -> None:
     place.world.step(ev.Tick(at=place.now()))
     place.asks.wanted = None
     assert kinds(place.look()) == ["CheckpointTaken"]
-    attempt = place.world.live(job)
-    assert attempt is not None and attempt.pending, "the job is still asked"
+    assert place.world.live(job).pending, "the job is still asked"
 
 
 def test_the_last_report_comes_before_the_end(place: Place) -> None:
@@ -192,7 +190,7 @@ def test_the_last_report_comes_before_the_end(place: Place) -> None:
         place.world.step(event)
     now = place.world.jobs[job.id]
     assert now.state is JobState.FAILED and now.progress == now.saved
-    assert now.saved is not None and now.saved.step == 10
+    assert now.saved.step == 10
     assert place.reports.last_of([end]) == [], "nothing is said twice"
     place.reports.close(1)
     assert place.reports.last_of([end]) == [] and place.reports.due_s is None
@@ -307,4 +305,4 @@ def test_a_job_that_reports_is_not_silent_and_causes_no_more_events(place: Place
         found += kinds(place.look())
     assert found.count("SilenceReported") <= 2
     attempt = place.world.live(job)
-    assert attempt is not None and attempt.stop is None and not attempt.warnings
+    assert attempt.stop is None and not attempt.warnings

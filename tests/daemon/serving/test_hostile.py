@@ -50,7 +50,7 @@ def known(daemon: DaemonHome, ticket: str) -> dict[str, Any] | None:
 def still_serves(daemon: DaemonHome) -> None:
     job = daemon.submit("--gpus=0", "--", "true")
     assert daemon.wait_end(job)["state"] == "COMPLETED"
-    assert daemon.process is not None and daemon.process.poll() is None
+    assert daemon.process.poll() is None
 
 
 SURROGATES: list[dict[str, Any]] = [  # JSON can spell what no system call can be given

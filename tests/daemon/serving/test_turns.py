@@ -46,7 +46,7 @@ class Bench:
 
 def error(request: Request) -> str:
     answer: dict[str, Any] | None = request.wait(0)
-    assert answer is not None and not answer["ok"]
+    assert not answer["ok"]
     return str(answer["error"])
 
 

@@ -113,7 +113,7 @@ def test_a_daemon_whose_spool_is_replaced_ends_and_the_next_one_takes_the_jobs(
     spool.rename(home.folder / "old")
     spool.mkdir(0o700)
     later = home.radrm("submit", "--gpus=0", "--", "true")
-    assert home.process is not None and home.process.wait(PATIENCE_S) == 1
+    assert home.process.wait(PATIENCE_S) == 1
     assert later.returncode == 0 and len(list(spool.iterdir())) == 1
     last = home.said().splitlines()[-1]
     assert f"{spool} was removed or replaced" in last and "Traceback" not in home.said()
@@ -215,7 +215,6 @@ def test_on_a_full_disk_nothing_is_lost_and_work_goes_on_when_there_is_room(
 
 def _main_pid(home: DaemonHome) -> int:
     """The process of the only job."""
-    assert home.process is not None
     below = psutil.Process(home.process.pid).children(recursive=True)
     runners = [each for each in below if any("runner" in word for word in each.cmdline())]
     (job,) = [child for runner in runners for child in runner.children()]

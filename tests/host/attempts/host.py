@@ -97,7 +97,7 @@ class Host:
 
     def runner(self) -> int:
         holder = attempts.Claim.holder(str(self.folder))
-        assert holder is not None and holder[0] == attempts.RUNNER
+        assert holder[0] == attempts.RUNNER
         return holder[1].pid
 
     def kill_runner(self) -> None:

@@ -287,7 +287,7 @@ def test_one_that_the_job_leaves_behind_dies_before_the_record(host: Host, docke
     daemon = start(host, docker, "exit 7")
     ended = end_of(daemon)
     assert isinstance(ended, Ended) and ended.exit.code == 7
-    assert ended.left is not None and ended.left.startswith("container ")
+    assert ended.left.startswith("container ")
     assert cgroups.processes(docker.environment["DOCKER_GROUP"]) == set()
 
 

@@ -97,7 +97,6 @@ def shown(host: Host, forks: bool, serial: int) -> dict[str, Any]:
     daemon.launch(host.plan(*SLEEPER, **its))
     assert isinstance(next_of(daemon, serial), Started)
     runner = daemon._live[serial].runner
-    assert runner is not None
     folder = Path("/proc", str(runner.pid))
 
     def still() -> bool:  # it waits for signals
@@ -285,7 +284,6 @@ def runners_of(host: Host, daemon: Launcher, late: bool = False, **changes: Any)
         its = {"serial": serial, "token": f"{host.token}-{serial}", **its}
         daemon.launch(host.plan(*leaves, environment=environment, **its))
         live = daemon._live[serial]
-        assert live.runner is not None
         pids.append(live.runner.pid)
         ended_in(daemon, serial)
         if not late:
@@ -402,7 +400,6 @@ def test_a_daemon_that_dies_before_its_orders_leaves_a_void_launch(
 
 
 def test_it_ends_with_its_daemon(forker: Forker) -> None:
-    assert forker._socket is not None
     forker._socket.close()
     wait_until(lambda: gone(forker.pid) or read_stat(forker.pid).dead)  # type: ignore[union-attr]
 

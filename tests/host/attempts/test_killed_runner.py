@@ -113,7 +113,6 @@ def test_a_runner_that_dies_before_its_claim(host: Host, monkeypatch: pytest.Mon
     ) -> None:
         lock = attempts.take_lock(live.evidence.folder)
         start(daemon, live, gate, ready)
-        assert live.runner is not None
         os.kill(live.runner.pid, signal.SIGKILL)
         os.close(lock)
 
@@ -223,7 +222,7 @@ def test_a_daemon_killed_at_any_moment(host: Host, moment_s: float) -> None:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPOSITORY
     ) as first:
-        assert first.stdout is not None and first.stdout.read(1) == b"r"
+        assert first.stdout.read(1) == b"r"
         time.sleep(moment_s)  # not to wait for anything: the moment is the test
         first.kill()
     second = host.daemon()
@@ -256,4 +255,4 @@ def test_a_runner_whose_code_is_removed_records_the_end(host: Host) -> None:
     (host.cwd / "go").touch()
     assert runs.wait() == 0
     record, _ = attempts.read_record(str(host.folder), attempts.EXIT)
-    assert record is not None and record["code"] == 6
+    assert record["code"] == 6

@@ -40,7 +40,7 @@ def test_an_ordinary_life(host: Host) -> None:
     ended = next_of(daemon)
     assert isinstance(ended, Ended)
     assert (ended.exit, ended.never_started) == (Exit(code=5), None)
-    assert ended.started is not None and ended.started.pid == started.pid
+    assert ended.started.pid == started.pid
     assert before.boot_s <= started.at.boot_s <= ended.at.boot_s <= clock.now().boot_s
     assert (host.cwd / "out").read_text().split() == [str(started.pid), host.token]
     assert daemon.poll(SERIAL) is None
@@ -107,8 +107,7 @@ def test_a_start_record_with_other_cpus_names_none(tmp_path: Path) -> None:
     for cpus in ("0", [None], [-1], [True], [1e3], [8192], [0] * 9000, {}, None):
         record = {**fields, "cpu_list": cpus, **attempts.now()}
         attempts.write_record(str(tmp_path), attempts.START, record)
-        started = Evidence(str(tmp_path), Clock()).started()
-        assert started is not None and started.cpu_list is None, cpus
+        assert Evidence(str(tmp_path), Clock()).started().cpu_list is None, cpus
 
 
 def test_many_at_once(host: Host) -> None:
@@ -139,7 +138,7 @@ def test_a_scaled_clock(host: Host) -> None:
     daemon = host.daemon(clock)
     daemon.launch(host.plan("true", kill_grace_s=90.0))
     launch, _ = attempts.read_record(str(host.folder), attempts.LAUNCH)
-    assert launch is not None and launch["kill_grace_s"] == 1.5
+    assert launch["kill_grace_s"] == 1.5
     ended = end_of(daemon)
     record, _ = attempts.read_record(str(host.folder), attempts.EXIT)
     assert record is not None and isinstance(ended, Ended)

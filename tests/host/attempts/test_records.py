@@ -63,7 +63,7 @@ def test_what_the_server_lacked_at_the_end(
     record = {**attempts.NO_END, "signal": 9, **fields, **attempts.now()}
     attempts.write_record(str(tmp_path), attempts.EXIT, record)
     ended = Evidence(str(tmp_path), Clock()).ended()
-    assert ended is not None and (ended.no_room, ended.memory_killed) == (no_room, killed)
+    assert (ended.no_room, ended.memory_killed) == (no_room, killed)
 
 
 @pytest.mark.parametrize("text", ["", '{"version": 1, "code": "0"}'])

@@ -109,7 +109,7 @@ def test_the_time_of_a_save_is_on_the_clock_of_the_daemon() -> None:
     assert found.progress is not None and found.newest is not None
     assert (found.progress.at.boot_s, found.newest.boot_s) == (990.0, 0.0)
     later = saved_in({**now, "saved": {"step": 1.0, "at": 9e9}, "newest_s": None}, clock)
-    assert later.progress is not None and later.progress.at.boot_s == 1000.0
+    assert later.progress.at.boot_s == 1000.0
     assert saved_in({**now, "saved": {"step": "1"}, "newest_s": None}, clock) == Saved()
     assert saved_in(now, clock) == Saved()
 

@@ -117,7 +117,6 @@ def test_the_worker_dies_with_its_daemon_even_while_it_thinks(tmp_path: Path) ->
     command = [sys.executable, "-c", code]
     daemon = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     try:
-        assert daemon.stdout is not None
         worker = int(daemon.stdout.readline())
         daemon.kill()
         wait_until(lambda: (found := read_stat(worker)) is None or found.dead)

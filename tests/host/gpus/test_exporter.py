@@ -106,8 +106,7 @@ def test_numbers_count_once_they_were_seen_to_be_renewed() -> None:
 
 def test_a_page_that_says_the_same_is_the_old_one() -> None:
     known = pages((0, "0.1"), (1, "0.2"), (2, "0.2"), (3, "0.2"))
-    sample = known.latest((A, None), 4.0)
-    assert sample is not None and sample.age_s == 3.0
+    assert known.latest((A, None), 4.0).age_s == 3.0
 
 
 def test_one_that_is_renewed_every_30_s_never_counts() -> None:
@@ -193,11 +192,8 @@ def test_the_feed_follows_the_page(served: Exporter) -> None:
     feed.start([Device(A, 0, "NVIDIA A100", 40960), parts])
     wait_until(lambda: len(served.asked) > 1, "the first page to have been read")
     served.page = PAGE.replace("61.5", "62.5")
-    sample = wait_until(lambda: feed.latest(A))
-    assert sample is not None
-    assert sample.smact == 0.354
-    instance = feed.latest("MIG-7")
-    assert instance is not None and instance.smact == 0.125
+    assert wait_until(lambda: feed.latest(A)).smact == 0.354
+    assert feed.latest("MIG-7").smact == 0.125
     assert feed.error(A) is None
     assert (feed.latest("GPU-x"), feed.error("GPU-x")) == (None, None)
     served.status = 500

@@ -27,7 +27,6 @@ def running(*arguments: str) -> Iterator[int]:
     """A process of ours with these words in its command line."""
     command = [sys.executable, "-c", WAIT, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         yield process.pid
         process.stdin.close()  # type: ignore[union-attr]
@@ -38,7 +37,6 @@ def test_whose_it_is_and_what_it_runs() -> None:
         (found,) = Processes().describe({pid: 700})
     assert (found.pid, found.used_mib) == (pid, 700)
     assert found.user == pwd.getpwuid(os.getuid()).pw_name
-    assert found.command is not None
     assert found.command.startswith(sys.executable)
     assert found.command.endswith("train.py --lr=0.1")
 
@@ -47,7 +45,6 @@ def test_a_hostile_command_line() -> None:
     with running("\x1b[2J\x1b]0;root\x07\nGPU 0: idle\r", "\u202eabc", "x" * 100_000) as pid:
         (found,) = Processes().describe({pid: None})
     assert found.used_mib is None
-    assert found.command is not None
     assert found.command.isprintable()
     assert len(found.command) == LONGEST
     assert found.command.endswith("…")
@@ -66,7 +63,7 @@ def test_a_process_without_a_command_line_has_a_name() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     (found,) = Processes().describe({child.pid: 1})
     child.wait()
-    assert found.command is not None and found.command.startswith("[python")
+    assert found.command.startswith("[python")
 
 
 def test_a_user_without_a_name(mocker: MockerFixture) -> None:

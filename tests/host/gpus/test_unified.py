@@ -45,17 +45,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 def test_the_server_keeps_what_it_needs(server: Server) -> None:
     memory = UnifiedMemory()
     found = memory.listed(0)
-    assert found is not None
     assert (found.total, found.used, found.reserved) == (120 * GIB, 0, 7 * GIB)
     server.used = 6.5
     assert getattr(memory.now(0), "used", None) == 0, "the slack"
     server.used = 30
     assert getattr(memory.now(20 * GIB), "used", None) == 23 * GIB, "7 of 10 beside the GPU's 20"
     found = memory.listed(20 * GIB)
-    assert found is not None and found.reserved == 7 * GIB, "it does not grow"
+    assert found.reserved == 7 * GIB, "it does not grow"
     server.used = 3
     found = memory.listed(0)
-    assert found is not None and found.reserved == 4 * GIB, "it falls"
+    assert found.reserved == 4 * GIB, "it falls"
     assert getattr(memory.now(50 * GIB), "used", None) == 50 * GIB, "what the driver attributes"
 
 
@@ -67,14 +66,12 @@ def test_figures_are_possible(first: float, later: float, held: int) -> None:
     memory.listed(held)
     server.used = later
     for found in (memory.now(held), memory.listed(held)):
-        assert found is not None
         assert 0 <= found.used <= found.total and 0 <= found.reserved <= found.total
         assert found.reserved % STEP == 0 and found.reserved >= min(SLACK, found.total)
 
 
 def test_the_servers_memory_is_the_kernels() -> None:
-    found = UnifiedMemory().listed(0)
-    assert found is not None and found.total == psutil.virtual_memory().total
+    assert UnifiedMemory().listed(0).total == psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize("figures", [(0, 0), (5, 6), (5, -1)])

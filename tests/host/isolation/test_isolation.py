@@ -288,6 +288,6 @@ def test_a_job_never_runs_outside_a_group_that_was_set_up(limited: bool, tmp_pat
     command = [sys.executable, "-I", "-S", runner.__file__, str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     end, _ = attempts.read_record(str(folder), attempts.EXIT)
-    assert end is not None and end["passing"]
+    assert end["passing"]
     assert "takes no process" in end["never_started"]
     assert not (tmp_path / "ran").exists()

@@ -116,7 +116,7 @@ def blocker() -> Iterator[subprocess.Popen[bytes]]:
     )
     pipe = subprocess.PIPE
     child = subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe)
-    assert child.stdout is not None and child.stdout.readline()
+    assert child.stdout.readline()
     yield child
     child.kill()
     child.communicate()

@@ -69,7 +69,6 @@ def served(*words: Any, **settings: Any) -> tuple[MpsService, Readings, Source]:
 
 def rounds(service: MpsService, uuid: str) -> Keeper:
     keeper = service.keeper_of(uuid)
-    assert keeper is not None
     keeper.round(0.0)
     keeper.round(0.0)
     return keeper

@@ -92,7 +92,7 @@ def test_a_program_that_fails(
         error = "it took longer than 0.2 s"
         monkeypatch.setattr(outbox, "_GRACE_S", 0.2)
     found = sender(notice(str(path)))
-    assert found.error is not None and found.error.startswith(error) and found.final is final
+    assert found.error.startswith(error) and found.final is final
     assert found.error.isprintable() and ("4: " not in error or "no route" in found.error)
 
 
@@ -255,7 +255,7 @@ def test_a_webhook_gets_json(sender: Sender, hook: str) -> None:
 @pytest.mark.parametrize(("code", "final"), [(404, True), (429, False)])
 def test_what_a_webhook_refuses(sender: Sender, hook: str, code: int, final: bool) -> None:
     found = sender(notice(f"{hook}/{code}"))
-    assert found.error is not None and found.error.startswith(f"it answers {code} ")
+    assert found.error.startswith(f"it answers {code} ")
     assert found.final is final
 
 
@@ -284,5 +284,5 @@ def test_what_is_no_answer_is_not_believed(said: bytes) -> None:
 def test_an_answer_is_made_plain_and_short() -> None:
     said = json.dumps({"error": "x\n\x1b" + "y" * 999, "final": "yes"}).encode()
     found = outbox._checked(said)
-    assert found is not None and found.error is not None and not found.final
+    assert found.error is not None and not found.final
     assert found.error.isprintable() and len(found.error) == 300

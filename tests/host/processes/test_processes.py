@@ -54,7 +54,7 @@ def test_a_leader_that_left_its_threads_is_not_dead(state: str, threads: int, de
 
 def test_identity_of_ourselves() -> None:
     me = identify(os.getpid())
-    assert me is not None and me.pid == os.getpid() and me.boot_id == boot_id()
+    assert me.pid == os.getpid() and me.boot_id == boot_id()
     assert alive(me)
     assert me == identify(os.getpid()) and len({me, identify(os.getpid())}) == 1
     assert identify(NO_PID) is None
@@ -92,7 +92,6 @@ def test_a_zombie_is_dead(run: Run) -> None:
 def test_a_signal_reaches_that_process_alone(run: Run) -> None:
     process = run(SLEEP)
     identity = identify(process.pid)
-    assert identity is not None
     assert not send_signal(process.pid, identity.start_ticks + 1, signal.SIGKILL)
     assert not send_signal(NO_PID, 1, signal.SIGKILL)
     assert process.poll() is None

@@ -151,10 +151,9 @@ def test_a_process_cannot_name_itself_another_users(name: bytes) -> None:
     code = f"import ctypes, sys; ctypes.CDLL(None).prctl(15, {name!r}); print(flush=True); input()"
     command = [sys.executable, "-I", "-S", "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        assert process.stdout.readline() == b"\n"
         assert uid_of(process.pid) == os.getuid()
-        stat = read_stat(process.pid)
-        assert stat is not None and stat.parent == os.getpid()
+        assert read_stat(process.pid).parent == os.getpid()
         for number in (signal.SIGINT, signal.SIGUSR2):  # Python handles the first one only
             caught = number == signal.SIGINT
             assert has_signal(process.pid, number, b"SigCgt") is caught

@@ -34,7 +34,7 @@ def trainer() -> Iterator[subprocess.Popen[bytes]]:
     """A shell, the trainer below it, and a loader that has inherited the trainer's handler."""
     command = ["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, TRAINER]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
-    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    assert process.stdout.readline() == b"ready\n"
     yield process
     for pid in members(process.pid):
         subprocess.run(["/bin/kill", "-9", str(pid)], check=False)
@@ -55,7 +55,7 @@ def members(shell: int) -> dict[int, Stat]:
 
 def test_the_trainer_is_asked_and_not_its_loader(trainer: subprocess.Popen[bytes]) -> None:
     assert signal_topmost(members(trainer.pid), signal.SIGUSR1) == 1
-    assert trainer.stdout is not None and trainer.stdout.readline() == b"saved by 1\n"
+    assert trainer.stdout.readline() == b"saved by 1\n"
 
 
 def test_nobody_is_asked_who_does_not_handle_it(trainer: subprocess.Popen[bytes]) -> None:

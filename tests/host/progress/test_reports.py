@@ -160,7 +160,7 @@ def test_progress_is_always_sound(reports: list[dict[str, float]]) -> None:
         assert each.total is None or each.step is None or each.step <= each.total
     if any("saved" in report for report in reports):
         last = [report["saved"] for report in reports if "saved" in report][-1]
-        assert found.saved is not None and found.saved.step == last
+        assert found.saved.step == last
 
 
 # ------------------------------------------------------------------ the use of tasks

@@ -72,7 +72,6 @@ def test_one_writable_place_is_enough(tmp_path: Path, wrong: str) -> None:
     assert fault_of(code, Ownership(ME)) is None
     (tmp_path / wrong).chmod(0o775)
     found = fault_of(code, Ownership(ME))
-    assert found is not None
     assert found.path == str(tmp_path / wrong)
     said = str(code_refusal(found, "."))
     assert said.startswith(f"{tmp_path / wrong} is writable by group ")

@@ -83,7 +83,6 @@ def test_a_mode_that_lets_others_write_is_found(
     path = place / wrong
     path.chmod(stat.S_IMODE(path.stat().st_mode) | bits)
     found = Ownership(ME).way(str(place / way))
-    assert found is not None
     assert (found.path, found.mode_only) == (str(path), True)
     assert f"writable by {who}" in found.why
 
@@ -137,9 +136,7 @@ def test_a_tree_is_looked_at_whole(place: Path, wrong: str) -> None:
     (place / "deep" / "er").mkdir(parents=True)
     (place / "deep" / "er" / "x.py").write_text("")
     (place / "deep" / "link").symlink_to("er")
-    found = Ownership(ME, owned(place / wrong)).tree(str(place / "deep"))
-    assert found is not None
-    assert found.path == str(place / wrong)
+    assert Ownership(ME, owned(place / wrong)).tree(str(place / "deep")).path == str(place / wrong)
 
 
 def test_a_tree_goes_on_where_its_links_lead(place: Path) -> None:
@@ -149,16 +146,13 @@ def test_a_tree_goes_on_where_its_links_lead(place: Path) -> None:
     (place / "real" / "package" / "up").symlink_to("../../top")
     assert Ownership(ME).tree(str(place / "top")) is None
     wrong = place / "real" / "package" / "code.py"
-    found = Ownership(ME, owned(wrong)).tree(str(place / "top"))
-    assert found is not None
-    assert found.path == str(wrong)
+    assert Ownership(ME, owned(wrong)).tree(str(place / "top")).path == str(wrong)
 
 
 def test_links_without_end(place: Path) -> None:
     (place / "a").symlink_to("b")
     (place / "b").symlink_to("a")
     found = Ownership(ME).way(str(place / "a"))
-    assert found is not None
     assert "more than 40 links" in found.why
 
 
@@ -166,9 +160,7 @@ def test_dots_are_followed_as_the_kernel_does(place: Path) -> None:
     """`..` behind a link is the parent of where it leads."""
     way = f"{place}/links/relative/../package/./code.py"
     assert os.path.samefile(way, place / WAYS[0])
-    found = Ownership(ME, owned(place / WAYS[0])).way(way)
-    assert found is not None
-    assert found.path == str(place / WAYS[0])
+    assert Ownership(ME, owned(place / WAYS[0])).way(way).path == str(place / WAYS[0])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

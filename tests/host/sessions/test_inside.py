@@ -52,7 +52,6 @@ class Terminal:
             self.send(size_frame(*size))
 
     def send(self, data: bytes) -> None:
-        assert self.link is not None
         self.link.sendall(data)
 
     def read(self, wanted: bytes | None = None) -> bytes:
@@ -68,11 +67,9 @@ class Terminal:
         return seen
 
     def hang_up(self) -> None:
-        assert self.link is not None
         self.link.close()
 
     def code(self) -> int:
-        assert self.process is not None
         return self.process.wait(PATIENCE_S)
 
 
@@ -255,7 +252,6 @@ def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
 
 
 def heard(terminal: Terminal) -> bytes:
-    assert terminal.link is not None
     return terminal.link.recv(1)
 
 

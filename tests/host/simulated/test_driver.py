@@ -37,7 +37,7 @@ def test_readings_name_the_attempt_that_holds_the_memory(host):
     first, second = host.read(lambda pid: (4, 2) if pid == job.pid else None)
     (own,) = first.attempts
     assert (own.job_id, own.serial, own.used_mib) == (4, 2, 12000)
-    assert own.smact is not None and own.smact <= first.smact, "of its own processes"
+    assert own.smact <= first.smact, "of its own processes"
     assert (first.smact_source, first.smact_coarse) == ("simulated", False)
     assert 0 < first.smact < 1
     assert first.power_w > round(second.power_w, 6) == 58

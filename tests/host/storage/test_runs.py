@@ -111,8 +111,7 @@ def test_a_run_that_was_resized_shows_its_memory_and_no_duration() -> None:
     )
     said = Said(shown=Alone(0.5, seconds=8.0))
     plain, resized = (past_run("A100", said, each) for each in (made, replace(made, generation=2)))
-    assert plain is not None and plain.duration_s == 8.0
-    assert resized is not None
+    assert plain.duration_s == 8.0
     assert (resized.peak_mib, resized.gpus, resized.duration_s) == (5000, 3, None)
     stopped = past_run("A100", said, replace(made, generation=2, outcome=Outcome.TIMEOUT))
-    assert stopped is not None and stopped.least_s is None
+    assert stopped.least_s is None

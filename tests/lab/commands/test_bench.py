@@ -72,7 +72,7 @@ def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
     said, errors = finished(process)
     assert process.returncode == 0, errors
     gained = re.search(r"2 copies by mps do (\d\.\d\d) times the work", said)
-    assert gained is not None and float(gained[1]) > 1.2
+    assert float(gained[1]) > 1.2
     assert re.search(r"mps +4 .* of 4 out of GPU memory", said)
     assert "8 copies" not in errors  # more than did not fit is not tried
 

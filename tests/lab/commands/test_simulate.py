@@ -261,7 +261,7 @@ def test_a_row_that_repeats_another_is_named_below() -> None:
     assert [line.plain.split()[0] for line in lines[1:]] == ["exclusive", "lug", "lower", "fluid"]
     assert "ESTIMATOR" not in lines[0].plain, "all have the same"
     said = same_line(found)
-    assert said is not None and "magm as exclusive; mug as lug" in said
+    assert "magm as exclusive; mug as lug" in said
     assert same_line(found[:2]) is None
 
 

@@ -47,7 +47,7 @@ def test_the_published_mix(mode: str, first: float, second: float, printed: floa
     results = Mixed([together], ALONE)
     assert results.serial_s == pytest.approx(6.41 * HOUR_S)
     changed = change(results.work(together))
-    assert changed is not None and round(changed, 2) == printed
+    assert round(changed, 2) == printed
     assert results.slowdowns(together) == pytest.approx([first / 5.36, second / 1.05])
 
 
@@ -171,7 +171,7 @@ def test_each_program_needs_an_instance_of_its_own() -> None:
 )
 def test_the_settings_that_decide(mode: str, activities: list[float | None], said: str) -> None:
     line = advise(mode, activities)
-    assert line is not None and said in line
+    assert said in line
 
 
 def test_no_setting_decides_about_mig_instances() -> None:

@@ -65,8 +65,7 @@ def test_a_clock_of_no_speed() -> None:
 def test_a_clock_that_is_too_fast_is_noted() -> None:
     jobs = [replace(JOB, duration_s=300.0), replace(JOB, duration_s=900.0)]
     assert note_on_clock(jobs, 60.0) is None
-    note = note_on_clock(jobs, 120.0)
-    assert note is not None and note.startswith("starting a process takes 60 s of this clock, 10%")
+    assert note_on_clock(jobs, 120.0).startswith("starting a process takes 60 s of this clock, 10%")
 
 
 def test_a_live_run_has_a_bounded_number_of_jobs() -> None:
@@ -93,7 +92,7 @@ def test_live_and_simulated_figures_stand_side_by_side() -> None:
     gains = [line.split() for line in gains_table(both).plain_lines()]
     assert ["trace", "total", "time", "-25.0%", "-25.0%"] in gains
     line = unfinished_live(both[0])
-    assert line is not None and "exclusive: 1 of 2 jobs did not complete" in line
+    assert "exclusive: 1 of 2 jobs did not complete" in line
     assert "vgg 16: out of memory" in line
     whole = replace(both[0].run, jobs=both[0].run.jobs[:1])
     assert unfinished_live(replace(both[0], run=whole)) is None

@@ -89,9 +89,9 @@ def test_over_seeds() -> None:
 
 def test_how_much_less() -> None:
     alone = gain([77.0], [100.0])
-    assert alone is not None and alone.gain == pytest.approx(0.23) and alone.low is None
+    assert alone.gain == pytest.approx(0.23) and alone.low is None
     several = gain([80.0, 70.0], [100.0, 100.0])
-    assert several is not None and several.low is not None and several.high is not None
+    assert several.low is not None and several.high is not None
     assert several.low < 0.25 < several.high
     assert gain([1.0], [0.0]) is None
 
@@ -101,7 +101,7 @@ def test_the_range_of_one_more_pair() -> None:
     assert range_of_gain([1.0], [0.0]) is None
     # Three gains of 0.1, 0.2 and 0.3: t is 2.92 at two degrees of freedom, the deviation 0.1.
     found = range_of_gain([90.0, 80.0, 70.0], [100.0] * 3)
-    assert found is not None and found.low is not None and found.high is not None
+    assert found.low is not None and found.high is not None
     assert found.high - found.gain == pytest.approx(2.92 * 0.1 * (4 / 3) ** 0.5, rel=0.02)
     assert found.gain - found.low == pytest.approx(found.high - found.gain)
 
@@ -113,7 +113,7 @@ def test_the_range_contains_nine_of_ten(seed: int) -> None:
     for _ in range(200):
         *known, one_more = (1 - rng.gauss(0.2, 0.05) for _ in range(7))
         found = range_of_gain(known, [1.0] * 6)
-        assert found is not None and found.low is not None and found.high is not None
+        assert found.low is not None and found.high is not None
         hits += found.low <= 1 - one_more <= found.high
     assert 155 <= hits <= 199
 

@@ -74,7 +74,7 @@ def test_activity_comes_from_the_same_job_alone_from_shared_readings_or_from_a_g
     # Of the 0.7 that both showed, 0.3 are the other's.
     assert found.jobs[2].smact == pytest.approx(0.41, abs=0.05)
     assert max(solved) - min(solved) < 0.2 < max(guessed) - min(guessed)
-    assert found.unsure is not None and 0.05 < found.unsure < 0.5
+    assert 0.05 < found.unsure < 0.5
     assert replayed(days, BEGIN, draws=8) == found != replayed(days, BEGIN, draws=8, seed=1)
 
 

@@ -171,32 +171,31 @@ def test_both_are_idle_on_a_device_that_is() -> None:
     assert [site.state(job) for job in both] == [JobState.CANCELLED] * 2
 
 
-@pytest.mark.parametrize("when", ["at submission", "after the warning"])
-def test_a_job_that_expects_to_be_idle_is_spared(when: str) -> None:
+def test_a_job_that_expects_to_be_idle_from_now_on_is_spared() -> None:
     site = Site()
-    job = site.submit(GIB, expect_idle=when == "at submission")
+    job = site.submit(GIB)
     site.live_on(WARMUP_S + FOR_S, 0.0)
-    if when == "after the warning":
-        assert site.edit(job, expect_idle=True) is None
+    assert site.edit(job, expect_idle=True) is None
     site.live_on(500.0, 0.0)
     assert site.state(job) is JobState.RUNNING and not warnings(site, job)
 
 
-def test_notify_only_warns_and_once() -> None:
-    site = Site(NOTIFY)
-    job = site.submit(GIB)
+@pytest.mark.parametrize(
+    ("action", "spec", "warned"),
+    [
+        pytest.param(NOTIFY, {}, True, id="only warned, and once"),
+        pytest.param(REQUEUE, {}, True, id="it cannot run again"),
+        pytest.param(CANCEL, {"gpus": 0}, False, id="no GPU"),
+        pytest.param(CANCEL, {"expect_idle": True}, False, id="expects to be idle"),
+    ],
+)
+def test_a_job_that_runs_on(action: str, spec: dict[str, Any], warned: bool) -> None:
+    site = Site(action)
+    job = site.submit(GIB, **spec)
     site.live_on(1000.0, 0.0)
     assert site.state(job) is JobState.RUNNING
-    assert [w.text for w in site.warned] == [
-        "GPU 0 shows SM activity below 0.05 for 1m40s (now 0.00)"
-    ]
-
-
-def test_jobs_without_a_gpu_are_left_alone() -> None:
-    site = Site()
-    job = site.submit(gpus=0)
-    site.live_on(500.0, 0.0)
-    assert site.state(job) is JobState.RUNNING and not site.warned
+    text = "GPU 0 shows SM activity below 0.05 for 1m40s (now 0.00)"
+    assert [w.text for w in site.warned] == [text] * warned
 
 
 def test_a_job_that_can_save_is_asked_before_it_is_cancelled() -> None:
@@ -231,14 +230,6 @@ def test_a_requeued_job_goes_behind_and_is_cancelled_in_the_end(spec: dict[str, 
     assert (site.jobs[job.id].reason or "").endswith(", once more after 2 requeues")
     site.live_on(STEP_S, 0.0)
     assert not site.rule_states["planner", "idle"].state
-
-
-def test_a_job_that_cannot_run_again_is_only_warned() -> None:
-    site = Site(REQUEUE)
-    job = site.submit(GIB)
-    site.live_on(1000.0, 0.0)
-    assert site.state(job) is JobState.RUNNING
-    assert len(site.warned) == 1 and not site.warned[0].text.endswith("20s")
 
 
 def test_a_restart_begins_the_idle_time_anew_and_warns_again() -> None:

@@ -55,7 +55,6 @@ def test_a_report_sums_what_sacct_has(cluster: RecordingCluster) -> None:
         return rows if rows and rows[0]["measured"] else None
 
     rows = wait_until(reported, "slurmdbd to have the comment")
-    assert rows is not None
     (row,) = rows
     assert (row["name"], row["runs"], row["completed"]) == ("vision", 1, 1)
     assert row["gpumem_gib_h"] == pytest.approx(9000 / 1024 * row["elapsed_s"] / 3600)

@@ -176,7 +176,7 @@ def test_a_step_has_gpus_of_its_job_whatever_the_script_has_set(
     environ: dict[str, str], gpus: tuple[str, ...]
 ) -> None:
     found = job_of({"RADRM_JOB_ID": "7", "RADRM_ATTEMPT": "1", **OF_JOB, **environ}, "box")
-    assert found is not None and found.gpus == gpus
+    assert found.gpus == gpus
     numbers = {"GPU-x": "3", "GPU-y": "5", "0": "3", "1": "5"}
     assert found.numbers == tuple(numbers[gpu] for gpu in gpus)
 

@@ -129,7 +129,7 @@ def test_scancel_signals_the_steps_of_its_own_job(tmp_path: Path) -> None:
     script = "trap 'exit 4' USR1; echo ready; while :; do sleep 0.05; done"
     environ = {**os.environ, **JOB, "RADRM_CHECKPOINT_DIR": str(tmp_path)}
     with start(tmp_path, "-n1", "sh", "-c", script) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == "ready\n"
         for step in ("12.7", "12.0"):  # there is no step 7
             words = [PROGRAMS / "scancel", "-s", "USR1", step]
             subprocess.run(words, env=environ, check=True, timeout=60)

@@ -77,7 +77,7 @@ def test_of_an_array_the_elements_go_back_that_are_left(
     if left and left != states.keys():
         assert rest is not None
         array = job_file_in(rest).options.array
-        assert array is not None and (set(array.indices), array.at_once) == (left, at_once)
+        assert (set(array.indices), array.at_once) == (left, at_once)
         assert Envelope.from_bytes(rest.to_bytes()) == rest
     else:
         assert rest is None
@@ -195,8 +195,7 @@ def test_a_pilot_takes_over_what_another_had_not_started(shared: Shared) -> None
     shared.write_state("1", {"jobs": jobs})
     assert set(take_over(shared, ["1"], rest_of)) == {waits, again, unseen, some}
     assert (set(shared.waiting()), shared.claimed("1")) == ({waits, again, unseen, some}, [])
-    rest = shared.read(some)
-    assert rest is not None and rest.options["array"] == "3"
+    assert shared.read(some).options["array"] == "3"
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"jobs": 3}', b"\xff", b"null"])

@@ -61,7 +61,6 @@ def test_the_limit_is_slurms_where_there_is_one(
     file.write_text("#!/bin/sh\n#RAD --time=60s\necho\n")
     job = SlurmJob(*("47", "c", 0, "train", "shared", "g1", 1), process=Identity(2, 3, "b"))
     made = make_envelope(job, str(file), (), {"limit_s": limit_s})
-    assert made.script is not None
     found = read_job_file(made.script.encode(), "job", made.options).options
     assert found.time_s == time_s
 

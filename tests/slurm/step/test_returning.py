@@ -91,8 +91,7 @@ def test_whose_fault_an_error_is(error: Exception, whose: Whose) -> None:
     ],
 )
 def test_who_pays_for_it(whose: Whose, returned: int, may: bool, others: str, fails: bool) -> None:
-    found = why_it_fails(Fault(whose, "why", returned), may, others.split())
-    assert (found is not None) is fails
+    assert (why_it_fails(Fault(whose, "why", returned), may, others.split()) is not None) is fails
 
 
 def test_a_job_goes_back_and_then_says_where_not(monkeypatch: pytest.MonkeyPatch) -> None:

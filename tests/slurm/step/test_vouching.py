@@ -107,8 +107,7 @@ def test_a_process_in_the_job_is_believed_for_that_job_and_user(
     assert here.vouched() is False, "Slurm is asked first"
     assert wait_until(here.vouched) is True
     assert here.asked == [(here.me[0], "47", "47")]
-    found = here.steps.outer_of(here.envelope(), UID)
-    assert found is not None and found.id == "47"
+    assert here.steps.outer_of(here.envelope(), UID).id == "47"
     for job, uid in ("48", UID), ("47", UID + 1):
         with pytest.raises(OSError, match="has not been vouched for"):
             here.steps.outer_of(here.envelope(job), uid)
@@ -224,5 +223,5 @@ def test_root_acts_on_what_slurm_has_said_and_not_on_a_steps_names(
     for restart, named in (0, "47"), (1, "99"), (2, "99"):
         words = ("slurm", "c", "47", restart, *here.me)
         told = here.steps.told(here.peer, OuterJob(*words), named)
-        assert told is not None and (told.named, told.run) == ("47", "47.0")
+        assert (told.named, told.run) == ("47", "47.0")
     assert [job.named for job in here.steps.notes._jobs.values()] == ["47"]

@@ -156,7 +156,6 @@ class Place:
     def wait(self) -> int:
         """The exit code. A slow training goes on at full speed."""
         (self.folder / "slow").unlink(missing_ok=True)
-        assert self.process is not None
         return self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:

@@ -100,7 +100,6 @@ def test_a_signal_ends_all_workers(place: Place, number: int) -> None:
     place.place(1, [0, 1])
     place.train(samples=80_000, batch=8, pause_s=0.01)
     place.wait_step(3)
-    assert place.process is not None
     place.process.send_signal(number)
     assert place.wait() in (128 + number, 1), place.said()  # Python makes INT an error: 1
     assert not any(lives(note["pid"]) for note in place.notes("begun"))
@@ -110,7 +109,6 @@ def test_the_save_signal_saves_at_one_step_and_goes_on(place: Place) -> None:
     place.place(1, [0, 1])
     place.train(samples=1600, batch=8, pause_s=0.0, RADRM_CHECKPOINT_SIGNAL="10")
     place.wait_step(5)
-    assert place.process is not None
     place.process.send_signal(signal.SIGUSR1)
     wait_until(lambda: len(place.notes("saved")) >= 2, "a save of both ranks")
     first, second = place.notes("saved")[:2]
@@ -123,7 +121,6 @@ def test_with_checkpoint_exit_term_saves_and_leaves(place: Place) -> None:
     place.place(1, [0, 1])
     place.train(samples=1600, batch=8, pause_s=0.0, RADRM_CHECKPOINT_SIGNAL="15")
     place.wait_step(5)
-    assert place.process is not None
     place.process.send_signal(signal.SIGTERM)
     assert place.wait() == 0, place.said()
     done = max(note["step"] for note in place.notes("steps"))

@@ -135,7 +135,7 @@ def test_rounds(terms: Terms, batch: int, steps: list[tuple[Any, ...]]) -> None:
             return False
         done += 1
         for rank, part in zip(ranks, parts, strict=True):
-            assert part is not None and part.round == parts[0].round
+            assert part.round == parts[0].round
             model.train(part.slice)
             model.book.consume(rank, NAME, part.round)
         order.append(parts[0].round)
@@ -272,8 +272,7 @@ def test_more_epochs_and_other_batches_go_on_where_the_checkpoint_was() -> None:
     book.consume(("w", 0), NAME, book.take_shard(("w", 0), NAME))
     book.begin(book.state(("w", 0)))
     book.open(NAME, Terms(100, 30, 5, 1), "rounds", 50)
-    part = book.take_round(("w", 0), [("w", 0)], NAME, 0)
-    assert part is not None and part.round == [[10, 60]]
+    assert book.take_round(("w", 0), [("w", 0)], NAME, 0).round == [[10, 60]]
 
 
 def test_a_worker_cannot_consume_what_it_did_not_take() -> None:

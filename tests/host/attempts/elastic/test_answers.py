@@ -49,7 +49,7 @@ WRONG = [
 @pytest.mark.parametrize(("fields", "why"), WRONG)
 def test_a_wrong_answer_is_a_failure(fields: dict[str, Any], why: str) -> None:
     failed = answer(**fields)
-    assert failed is not None and failed.startswith("radrun's answer resized-3.json ")
+    assert failed.startswith("radrun's answer resized-3.json ")
     assert why in failed
 
 

@@ -94,7 +94,6 @@ def test_what_a_user_may_put_there_is_told_and_never_followed(folders: ElasticFo
             os.chown(folder / name, USER, USER)
     words = ("link", "pipe", "folder", "long", "bytes", "none")
     found = act(str(folder), [("read", word) for word in words])
-    assert found is not None
     *errors, read, missing = found
     assert [list(each) for each in errors] == [["error"]] * 4
     assert errors[3]["error"] == "long is longer than 256 KiB"

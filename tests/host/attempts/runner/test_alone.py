@@ -83,7 +83,7 @@ def test_a_full_disk_delays_the_exit_record(
     end = {"code": 7, "stderr_tail": tail, "stdout_tail": tail}
     assert attempts.write_exit(str(tmp_path), lock, end, lambda: False)
     fields, _ = attempts.read_record(str(tmp_path), attempts.EXIT)
-    assert fields is not None and fields["code"] == 7
+    assert fields["code"] == 7
     assert fields["stderr_tail"].endswith("CUDA out of memory")
     os.close(lock)
 

@@ -91,7 +91,7 @@ def test_killing_the_group_leaves_the_runner_to_tell_it(started: Started, group:
         os.kill(pid, 9)
     assert runner.wait(60) == 0
     record, _ = attempts.read_record(str(started.folder), attempts.EXIT)
-    assert record is not None and record["signal"] == 9
+    assert record["signal"] == 9
 
 
 def test_a_runner_that_stands_down_leaves_no_group(started: Started, group: str) -> None:

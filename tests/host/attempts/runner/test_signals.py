@@ -61,7 +61,7 @@ def test_usr2_ends_the_grace(attempt: Attempt) -> None:
 def test_leftovers_that_ignore_term_are_killed_after_their_grace(attempt: Attempt) -> None:
     leftover = "(trap '' TERM; echo >deaf; exec sleep 999) & until test -e deaf; do :; done"
     attempt.start(argv=["sh", "-c", leftover], kill_grace_s=0.2)
-    assert attempt.process is not None and attempt.process.wait(timeout=60) == 0
+    assert attempt.process.wait(timeout=60) == 0
     assert attempt.record("exit.json")["code"] == 0
     assert not attempt_processes(attempt.token, None)
 

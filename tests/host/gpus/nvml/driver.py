@@ -191,7 +191,6 @@ class Driver:
 
     @staticmethod
     def instance(chip: Chip, slot: int) -> Chip:
-        assert chip.slots is not None
         found = chip.slots[slot]
         if found is None:
             raise pynvml.NVMLError(NOT_FOUND)

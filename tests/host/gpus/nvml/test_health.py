@@ -52,7 +52,7 @@ def test_each_fault_stays_and_is_of_one_gpu_and_no_programs_error_is_one(
             fault = readings[f"GPU-{number}"].fault
             assert readings[f"GPU-{number}"].error is None
             if number in xids.FAULTS:
-                assert fault is not None and fault.startswith(f"Xid {number}: ")
+                assert fault.startswith(f"Xid {number}: ")
                 assert "reboot the server" in fault, "the next step"
             else:
                 assert (fault, readings[f"GPU-{number}"].notes) == (None, ())
@@ -76,7 +76,6 @@ def test_the_gravest_of_several_is_told_first(mocker: MockerFixture) -> None:
     for number in (62, 48, 62, 79):
         world.driver.xid(chip, number)
     fault = world.one().fault
-    assert fault is not None
     assert fault.startswith("Xid 79: ")
     assert fault.endswith("(also Xid 48, 62)")
 
@@ -114,7 +113,7 @@ def test_an_xid_of_a_gpu_that_has_no_name_any_more(mocker: MockerFixture) -> Non
     world.driver.xid(lost, 79)
     lost.fails = {"*": LOST}
     readings = world.read()
-    assert readings["GPU-b"].error is not None and "lost" in readings["GPU-b"].error
+    assert "lost" in readings["GPU-b"].error
     assert readings["GPU-a"].fault is None, "it may be the other one's"
     assert "the driver cannot say of which GPU" in readings["GPU-a"].notes[0]
 
@@ -303,8 +302,7 @@ def test_what_the_driver_wants_done_is_a_fault(
 ) -> None:
     chip = Chip(recovery=action)
     world = World(mocker, chip)
-    fault = world.one().fault
-    assert fault is not None and words in fault
+    assert words in world.one().fault
     chip.recovery = 0
     assert world.one(after_s=10.0).fault is None
 

@@ -28,7 +28,6 @@ def read(gpus: NvmlGpus, *uuids: str, at_s: float = 10.0) -> list[Reading]:
 
 def listed(nvml: Nvml) -> NvmlGpus:
     gpus = find().gpus
-    assert gpus is not None
     gpus.devices()
     return gpus
 

@@ -256,7 +256,6 @@ def test_find_without_a_driver(mocker: MockerFixture, code: int, words: str) -> 
     Driver(mocker, Chip()).fails = {"nvmlInit": code}
     found = find()
     assert found.gpus is None
-    assert found.reason is not None
     assert words in found.reason
 
 
@@ -264,7 +263,6 @@ def test_find_with_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     found = find()
     assert found.gpus is None
-    assert found.reason is not None
     assert "nvidia-ml-py cannot be imported" in found.reason
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pynvml
 import pytest
 from hypothesis import given
@@ -15,70 +17,41 @@ from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.listing import Place
 from tests.host.gpus.nvml.driver import LOST, NOT_SUPPORTED, Chip, Driver
 
-
-class Bench:
-    def __init__(self, mocker: MockerFixture, chip: Chip) -> None:
-        self.chip = chip
-        self.driver = Driver(mocker, chip)
-        self.gpus = NvmlGpus(pynvml)
-        self.now_s = 1000.0
-
-    def watts(self, after_s: float = 1.0, used_j: float = 0.0) -> float | None:
-        self.now_s += after_s
-        if self.chip.energy_mj is not None:
-            self.chip.energy_mj += round(used_j * 1000)
-        at = Instant(self.now_s, self.now_s)
-        (reading,) = self.gpus.read(["GPU-a"], at, lambda pid: None)
-        return reading.power_w
-
-
-def test_the_mean_since_the_last_reading(mocker: MockerFixture) -> None:
-    bench = Bench(mocker, Chip(energy_mj=7_000_000, power_mw=250_000))
-    assert bench.watts() == 250.0, "nothing to compare with yet"
-    assert bench.watts(after_s=2.0, used_j=600) == 300.0
-    assert bench.watts(after_s=1.0, used_j=80) == 80.0
-
-
-def test_over_very_short_times_the_last_mean_stands(mocker: MockerFixture) -> None:
-    bench = Bench(mocker, Chip(energy_mj=0))
-    bench.watts()
-    assert bench.watts(after_s=1.0, used_j=300) == 300.0
-    assert bench.watts(after_s=0.01, used_j=100) == 300.0
-    assert bench.watts(after_s=0.99, used_j=100) == 200.0, "since the last that counted"
+ENERGY, POWER = "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"
+FIRST: tuple[dict[str, Any], float, float, float] = ({}, 1.0, 0, 250.0)
+"""The first reading has nothing to compare with."""
+ROUNDS: dict[str, list[tuple[dict[str, Any], float, float, float | None]]] = {
+    # What changes of the GPU, the seconds and joules since the last reading; the watts.
+    "the mean since the last reading": [FIRST, ({}, 2.0, 600, 300.0), ({}, 1.0, 80, 80.0)],
+    "over very short times the last mean stands": [
+        *(FIRST, ({}, 1.0, 300, 300.0), ({}, 0.01, 100, 300.0)),
+        ({}, 0.99, 100, 200.0),  # since the last that counted
+    ],
+    "a counter is set back": [FIRST, ({"energy_mj": 10}, 1.0, 0, 250.0), ({}, 1.0, 120, 120.0)],
+    "a counter stands still": [FIRST, ({}, 1.0, 0, 250.0)],
+    "a counter leaps": [FIRST, ({}, 1.0, 1e9, 250.0)],
+    "a counter goes away": [
+        *(FIRST, ({"fails": {ENERGY: NOT_SUPPORTED}}, 1.0, 0, 250.0)),
+        *(({"fails": {POWER: NOT_SUPPORTED}}, 1.0, 0, None), ({}, 1.0, 90, 90.0)),
+    ],
+    "nothing is compared across an error": [
+        *(FIRST, ({"fails": {"*": LOST}}, 1.0, 0, None), ({"fails": {}}, 1.0, 90, 250.0)),
+    ],
+}
 
 
-def test_a_counter_that_is_set_back(mocker: MockerFixture) -> None:
-    bench = Bench(mocker, Chip(energy_mj=7_000_000, power_mw=250_000))
-    bench.watts()
-    bench.chip.energy_mj = 10
-    assert bench.watts() == 250.0
-    assert bench.watts(used_j=120) == 120.0
-
-
-@pytest.mark.parametrize("used_j", [0.0, 1e9])
-def test_a_counter_that_cannot_be_true(mocker: MockerFixture, used_j: float) -> None:
-    bench = Bench(mocker, Chip(energy_mj=7_000_000, power_mw=250_000))
-    bench.watts()
-    assert bench.watts(used_j=used_j) == 250.0
-
-
-def test_a_counter_that_goes_away(mocker: MockerFixture) -> None:
-    bench = Bench(mocker, Chip(energy_mj=7_000_000, power_mw=250_000))
-    bench.watts()
-    bench.chip.fails = {"nvmlDeviceGetTotalEnergyConsumption": NOT_SUPPORTED}
-    assert bench.watts() == 250.0
-    bench.chip.fails = {"nvmlDeviceGetPowerUsage": NOT_SUPPORTED}
-    assert bench.watts() is None
-    assert bench.watts(used_j=90) == 90.0
-
-
-def test_nothing_is_compared_across_an_error(mocker: MockerFixture) -> None:
-    bench = Bench(mocker, Chip(energy_mj=7_000_000, power_mw=250_000))
-    bench.watts()
-    bench.chip.fails = {"*": LOST}
-    assert bench.watts() is None
-    bench.chip.fails = {}
-    assert bench.watts(used_j=90) == 250.0
+@pytest.mark.parametrize("rounds", ROUNDS.values(), ids=ROUNDS)
+def test_the_watts_of_readings(mocker: MockerFixture, rounds: list[Any]) -> None:
+    chip = Chip(energy_mj=7_000_000, power_mw=250_000)
+    Driver(mocker, chip)
+    gpus, now_s = NvmlGpus(pynvml), 1000.0
+    for changes, after_s, used_j, watts in rounds:
+        now_s += after_s
+        chip.energy_mj += round(used_j * 1000)
+        for name, value in changes.items():
+            setattr(chip, name, value)
+        (reading,) = gpus.read(["GPU-a"], Instant(now_s, now_s), lambda pid: None)
+        assert reading.power_w == watts
 
 
 class Counter:

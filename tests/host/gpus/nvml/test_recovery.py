@@ -33,8 +33,7 @@ def test_the_present_recovery_action_counts(mocker: MockerFixture, number: int) 
     world = World(mocker, chip)
     chip.recovery = 1  # not read yet: the condition is read every ten seconds
     world.driver.xid(chip, number)
-    fault = world.one().fault
-    assert fault is not None and fault.startswith(f"Xid {number}: ")
+    assert world.one().fault.startswith(f"Xid {number}: ")
     chip.recovery = 0
     ended = world.one(after_s=10.0).fault is None
     assert ended == (number in xids.RECOVERABLE)
@@ -78,7 +77,7 @@ def test_a_gpu_outside_the_fabric_takes_no_job(
     chip, other = Chip(fabric=fabric), Chip(uuid="GPU-b", fabric=(3, 0))
     world = World(mocker, chip, other)
     readings = world.read()
-    assert readings["GPU-a"].fault is not None and words in readings["GPU-a"].fault
+    assert words in readings["GPU-a"].fault
     assert readings["GPU-b"].fault is None
     chip.fabric = (3, 0)
     assert world.one(after_s=10.0).fault is None

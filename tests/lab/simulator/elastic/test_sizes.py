@@ -73,7 +73,7 @@ def test_a_step_by_its_parts() -> None:
 
 def test_without_parts_a_job_only_computes() -> None:
     steps = step_times(elastic(gpus=2))
-    assert steps is not None and steps.pace(4) == 2.0 and steps.data_wait(4) == 0.0
+    assert steps.pace(4) == 2.0 and steps.data_wait(4) == 0.0
 
 
 def test_the_bounds_of_a_job_allow_for_every_size() -> None:
