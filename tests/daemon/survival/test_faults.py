@@ -215,7 +215,14 @@ def test_on_a_full_disk_nothing_is_lost_and_work_goes_on_when_there_is_room(
 
 def _main_pid(home: DaemonHome) -> int:
     """The process of the only job."""
-    below = psutil.Process(home.process.pid).children(recursive=True)
-    runners = [each for each in below if any("runner" in word for word in each.cmdline())]
-    (job,) = [child for runner in runners for child in runner.children()]
+
+    def jobs() -> list[psutil.Process]:
+        try:
+            below = psutil.Process(home.process.pid).children(recursive=True)
+            runners = [each for each in below if any("runner" in word for word in each.cmdline())]
+            return [child for runner in runners for child in runner.children()]
+        except psutil.NoSuchProcess:  # a runner without a job has ended
+            return []
+
+    (job,) = wait_until(jobs, "the job's process")
     return job.pid

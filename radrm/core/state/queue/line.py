@@ -192,7 +192,8 @@ class Line:
 
     def take(self, job_ids: Collection[int]) -> list[Key]:
         """Remove many jobs at once. Returns their keys for `add`."""
-        uids = {self._uid_of.pop(job_id) for job_id in job_ids if job_id in self._uid_of}
+        uids = {self._uid_of[job_id] for job_id in job_ids if job_id in self._uid_of}
+        self._uid_of = {i: uid for i, uid in self._uid_of.items() if i not in job_ids}
         taken = [key for uid in uids for key in self.of_user[uid].take(job_ids)]
         for uid in uids:
             self._drop_empty(uid)
@@ -200,12 +201,9 @@ class Line:
 
     def add(self, keys: list[Key]) -> None:
         """Add jobs that `take` removed from this or another queue, by their old keys."""
-        of_user: dict[int, list[Key]] = {}
-        for key in keys:
-            of_user.setdefault(key[SPEC].uid, []).append(key)
-            self._uid_of[key[ID]] = key[SPEC].uid
-        for mine in of_user.values():
-            self._of(mine[0][SPEC]).add(mine)
+        self._uid_of.update({key[ID]: key[SPEC].uid for key in keys})
+        for spec in {key[SPEC].uid: key[SPEC] for key in keys}.values():
+            self._of(spec).add([key for key in keys if key[SPEC].uid == spec.uid])
 
     def key_of(self, job_id: int) -> Key | None:
         """Return a job's sort key; None if it is not in the line."""
