@@ -137,7 +137,7 @@ def test_a_cache_of_files_fills_the_limit_and_is_no_reason_to_fail(
     host: Host, controllers: Controllers
 ) -> None:
     # Each block is on disk before the next: version 1 ends who dirties more than a slow disk takes.
-    argv = "dd if=/dev/zero of=file bs=1M count=100 oflag=dsync status=none".split()
+    argv = ["dd", "if=/dev/zero", "of=file", "bs=1M", "count=100", "oflag=dsync", "status=none"]
     daemon = launch(host, controllers, *argv, cpus=1.5, memory_mib=32)
     groups = own(host).groups
     assert len(groups) == 2
