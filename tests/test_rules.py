@@ -75,7 +75,7 @@ def test_the_examples_import_nothing_of_radrm_but_the_interface() -> None:
 def test_the_examples_are_found_by_their_entry_points_and_decide() -> None:
     config = parse_config(CONFIGURATION, "radrm.toml")
     found = make_rules(config)
-    assert found.planners[0].policy.most_jobs == 2  # type: ignore[union-attr]
+    assert found.planners[0].policy.most_jobs == 2
     assert set(settings_of(find_rule("policies", "fewest-jobs"))) == {"most_jobs", "floor_mib"}
     assert set(settings_of(find_rule("planners", "any-that-fits"))) == {"most_looked"}
     assert set(settings_of(find_rule("recovery", "retry-larger"))) == {"most_tries"}
@@ -101,7 +101,7 @@ def test_the_examples_are_found_by_their_entry_points_and_decide() -> None:
     world.end(wide)
     world.read()
     assert world.where(soon) and not world.where(later), "the order puts due jobs first"
-    had_mib = world.live(small).placement.shares[0].reserved_mib  # type: ignore[union-attr]
+    had_mib = world.live(small).placement.shares[0].reserved_mib
     world.end(small, 1, oom=OutOfMemory("CUDA out of memory"))
     assert world.jobs[small.id].ask_mib == 2 * had_mib, "the recovery asks for twice as much"
 

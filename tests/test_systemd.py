@@ -51,7 +51,7 @@ RESTRICT_JOBS = {
 
 def service(unit: Path) -> dict[str, str]:
     reader = configparser.RawConfigParser(strict=True)
-    reader.optionxform = str  # type: ignore[assignment]
+    reader.optionxform = str
     # What units come before it stands in several lines, which only systemd reads as one list.
     reader.read_string("[Service]" + unit.read_text().partition("[Service]")[2])
     return dict(reader["Service"])

@@ -58,7 +58,7 @@ def test_every_registered_rule_is_there_under_its_name() -> None:
 def test_settings_reach_their_rule() -> None:
     rules = make_rules(config(f"{MAGM}max_smact = 0.5\nmargin_mib = 0\n"))
     (planner,) = rules.planners
-    assert planner.policy == Magm(max_smact=0.5, margin_mib=0)  # type: ignore[attr-defined]
+    assert planner.policy == Magm(max_smact=0.5, margin_mib=0)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_core_lets_jobs_overcommit_exactly_when_the_policy_looks_at_nothing(
 ) -> None:
     assert make_settings(config(text)).overcommit is overcommit
     (planner,) = make_rules(config(text)).planners
-    assert planner.policy.overcommits is overcommit  # type: ignore[attr-defined]
+    assert planner.policy.overcommits is overcommit
 
 
 def test_python_code_gives_fixed_values_and_a_file_does_not() -> None:
@@ -171,7 +171,7 @@ def test_an_order_of_an_earlier_release_is_told_the_new_call(mocker: MockerFixtu
     class Old(Order):
         name = "theirs"
 
-        def key(self, job: Job) -> tuple[int]:  # type: ignore[override]
+        def key(self, job: Job) -> tuple[int]:
             return (job.id,)
 
     mocker.patch("radrm.wiring.find_rule", return_value=Old)

@@ -59,7 +59,7 @@ def gpus(count: int, total_mib: int = 40 * GIB, **changes: object) -> tuple[Devi
     return tuple(
         replace(
             Device(uuid=f"GPU-{i}", index=i, name="A100-40GB", total_mib=total_mib),
-            **changes,  # type: ignore[arg-type]
+            **changes,
         )
         for i in range(count)
     )
@@ -285,7 +285,7 @@ class World:
         job = Job(
             id=self.next_id,
             ticket=f"T{self.next_id}",
-            spec=JobSpec(**fields),  # type: ignore[arg-type]
+            spec=JobSpec(**fields),
             submitted=self.now,
             estimating=estimating,
             estimates=() if estimating else tuple(estimates),
@@ -309,7 +309,7 @@ class World:
         """An array's elements 0..count-1, taken in one after another."""
         first = ArrayElement(self.next_id, 0, at_once, (), max_fails, fails_within_s)
         return [
-            self.submit(memory_mib, array=replace(first, index=index), **spec)  # type: ignore[arg-type]
+            self.submit(memory_mib, array=replace(first, index=index), **spec)
             for index in range(count)
         ]
 
@@ -340,7 +340,7 @@ class World:
         event = ev.EditRequested(
             at=self.now,
             job_id=before.id,
-            spec=replace(before.spec, **spec),  # type: ignore[arg-type]
+            spec=replace(before.spec, **spec),
             estimates=before.estimates if estimates is None else estimates,
             after=before.after if after is None else tuple(after),
         )

@@ -238,7 +238,7 @@ def _tracer() -> tuple[Any, Any]:
 def memory_mib(family: str, seed: int) -> float:
     program, step = _tracer()
     job = types.ModuleType("random_job")
-    job.make = lambda: nets.training_job(family, seed)  # type: ignore[attr-defined]
+    job.make = lambda: nets.training_job(family, seed)
     sys.modules[job.__name__] = job
     batch_size = str(nets.network_plan(family, seed).batch_size)
     words = ("random_job:make", "--output", "-", "--optimizer", "adam", "--evaluation-batch", "0")

@@ -42,7 +42,7 @@ async def _draw(jobs: int, pictures: int, size: tuple[int, int]) -> tuple[list[f
         first = words["offset"]
         return page(found[first : first + words["limit"]], jobs, PENDING=jobs)
 
-    source = Source(Script(gpus=[devices], page=[answer]))  # type: ignore[arg-type]
+    source = Source(Script(gpus=[devices], page=[answer]))
     app = Top(source)
     drawn, moved = [], []
     async with app.run_test(size=size) as pilot:

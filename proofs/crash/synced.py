@@ -44,7 +44,7 @@ def keep_shadow(place: str) -> None:
         if path == home or path.startswith(f"{home}/"):
             _note(shadow, fd, path)
 
-    os.fsync = noted  # type: ignore[assignment]
+    os.fsync = noted
 
 
 def keep_store(place: str) -> None:
@@ -79,8 +79,8 @@ def keep_store(place: str) -> None:
             shutil.rmtree(kept, ignore_errors=True)
         return found
 
-    Database.not_synced, Database.sync = keeping, synced  # type: ignore[method-assign]
-    Database.execute = executed  # type: ignore[method-assign]
+    Database.not_synced, Database.sync = keeping, synced
+    Database.execute = executed
 
 
 def _note(shadow: str, fd: int, path: str) -> None:

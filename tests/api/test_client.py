@@ -131,12 +131,12 @@ def test_a_follower_that_is_closed_ends(client: Client) -> None:
     job = client.submit(["sh", "-c", "echo one; sleep 100"], gpus=0)
     pieces = client.follow_logs(job)
     assert next(pieces) == "one\n"
-    pieces.close()  # type: ignore[attr-defined]
+    pieces.close()
     with pytest.raises(TimeoutError, match=r"within 0\.01 s; they run on"):
         client.wait(job, timeout=0.01)
     client.cancel(job)
     with pytest.raises(UsageError, match="no stream"):
-        client.follow_logs(job, "both")  # type: ignore[arg-type]
+        client.follow_logs(job, "both")
 
 
 def test_errors(client: Client, shared_daemon: DaemonHome) -> None:
@@ -146,7 +146,7 @@ def test_errors(client: Client, shared_daemon: DaemonHome) -> None:
         client.submit([])
     for odd in (None, [1], [b"x"], ["a\0b"], "a\0b", "\udc80", b"x"):
         with pytest.raises(UsageError, match=r"^submit: "):
-            client.submit(odd)  # type: ignore[arg-type]
+            client.submit(odd)
     with pytest.raises(BadFile, match="cannot read the job file x\ufffdy"):
         client.submit("x\ny")
     with pytest.raises(UsageError, match="holds a NUL"):

@@ -98,7 +98,7 @@ def test_results_that_nobody_reads_are_cancelled(executor: Executor) -> None:
     results = executor.map(time.sleep, [0, 1000, 1001])
     assert next(results) is None
     slow = list(executor._open.values())
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert [future.cancelled() for future in slow] == [True, True]
     with pytest.raises(concurrent.futures.TimeoutError):
         next(executor.map(time.sleep, [1000], timeout=0.01))

@@ -109,7 +109,7 @@ def shown(
     )
     for part in parts:
         draw(console, part)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    text: str = console.file.getvalue()
     if not terminal:
         assert "".join(f"{line}\n" for part in parts for line in part.plain_lines()) == text
     return text.splitlines()

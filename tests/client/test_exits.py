@@ -31,6 +31,6 @@ def test_only_a_job_that_completed_counts_as_success(
 def test_all_jobs_are_those_that_have_not_ended() -> None:
     """`radrm wait '*'` had the exit code of a job of last week."""
     old = job(3, "CANCELLED", exit_code=130)
-    assert wait_for(Script(status=[[old]]), ["*"]) == []  # type: ignore[arg-type]
-    named = wait_for(Script(status=[[old]]), ["resnet*"])  # type: ignore[arg-type]
+    assert wait_for(Script(status=[[old]]), ["*"]) == []
+    named = wait_for(Script(status=[[old]]), ["resnet*"])
     assert [each["id"] for each in named] == [3], "what was named counts, also if it ended at once"

@@ -188,7 +188,7 @@ def test_a_daemon_that_is_away_is_waited_for_and_told_of_once() -> None:
     said: list[str] = []
     pauses = Pauses()
     away = Unreachable("nobody")
-    patient = Patient(Script(ping=[1, away, away, away, 2, 3]), said.append, pauses)  # type: ignore[arg-type]
+    patient = Patient(Script(ping=[1, away, away, away, 2, 3]), said.append, pauses)
     assert [patient.ask("ping") for _ in range(3)] == [1, 2, 3]
     assert len(said) == 2 and "does not answer" in said[0] and "back" in said[1]
     assert len(pauses.seconds) == 2
@@ -196,14 +196,14 @@ def test_a_daemon_that_is_away_is_waited_for_and_told_of_once() -> None:
 
 def test_a_connection_that_was_idle_too_long_is_no_news() -> None:
     said: list[str] = []
-    patient = Patient(Script(ping=[1, Unreachable("x"), 2]), said.append, Pauses())  # type: ignore[arg-type]
+    patient = Patient(Script(ping=[1, Unreachable("x"), 2]), said.append, Pauses())
     assert [patient.ask("ping") for _ in range(2)] == [1, 2]
     assert said == []
 
 
 def test_a_daemon_that_never_answered_is_not_waited_for() -> None:
     with pytest.raises(Unreachable):
-        Patient(Script(ping=[Unreachable("x")]), print, Pauses()).ask("ping")  # type: ignore[arg-type]
+        Patient(Script(ping=[Unreachable("x")]), print, Pauses()).ask("ping")
 
 
 def test_an_outage_of_the_daemon_is_no_costly_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_an_outage_of_the_daemon_is_no_costly_question(monkeypatch: pytest.Monke
     monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now_s))
     away = Unreachable("nobody")
     looks = [[job(1)], away, away, away, [job(1)], [job(1, "COMPLETED")]]
-    patient = Patient(Script(status=looks), lambda text: None, a_minute)  # type: ignore[arg-type]
+    patient = Patient(Script(status=looks), lambda text: None, a_minute)
     pauses = Pauses()
     assert len(list(changes(patient, {"jobs": []}, pauses))) == 2
     assert now_s > 0 and set(pauses.seconds) == {ASK_S}
@@ -314,7 +314,7 @@ def test_the_lines_of_several_jobs_are_whole_and_name_their_job(tmp_path: Path) 
         ),
         lambda: elements.__setitem__(1, element(10, "COMPLETED", 2)),
     )
-    patient = Patient(Script(status=status, logs=[logs]), said.append, pauses)  # type: ignore[arg-type]
+    patient = Patient(Script(status=status, logs=[logs]), said.append, pauses)
     shown = ArrayLogs(patient, ["7"], lambda _: {"stdout": written.append}, said.append, pauses)
     assert [each["state"] for each in shown.follow(1)] == ["FAILED", "COMPLETED"]
     assert b"".join(written).decode().splitlines() == [

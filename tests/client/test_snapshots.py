@@ -127,7 +127,7 @@ def copies(paths: Paths) -> list[str]:
 
 
 def sweep(paths: Paths, answer: Any) -> None:
-    Copies(paths).sweep(Script(page=[answer]))  # type: ignore[arg-type]
+    Copies(paths).sweep(Script(page=[answer]))
 
 
 def test_a_copy_is_the_same_and_its_own(paths: Paths) -> None:

@@ -38,7 +38,7 @@ def test_what_a_site_sets_wins_over_the_goal(monkeypatch: pytest.MonkeyPatch) ->
         policies={"sharing": {"max_smact": 0.5, "margin_mib": 1}},
         planners={"strict": {"depth": 7}},
     )
-    monkeypatch.setitem(GOALS, "sharing", goal)  # type: ignore[misc]
+    monkeypatch.setitem(GOALS, "sharing", goal)
     given = parse_config(
         "[policies.sharing]\nmax_smact = 0.9\n[policies.packing]\nmax_demand = 3", "x"
     )

@@ -62,13 +62,13 @@ PLANS: dict[str, Callable[[], Any]] = {
     "recurses": raising(RecursionError()),
     "answers nothing": lambda: None,
     "answers a list": lambda: [start()],
-    "proposes a number": lambda: Plan(5),  # type: ignore[arg-type]
+    "proposes a number": lambda: Plan(5),
     "fails half way": lambda: Plan(failing_half_way()),
-    "proposes nothing known": lambda: Plan([object()]),  # type: ignore[list-item]
-    "proposes None": lambda: Plan([None]),  # type: ignore[list-item]
-    "proposes for a name": lambda: Plan([Preempt(job_id="1")]),  # type: ignore[arg-type]
-    "proposes no placement": lambda: Plan([Start(job_id=1, placement=None)]),  # type: ignore[arg-type]
-    "a placement of words": lambda: Plan([Start(job_id=1, placement=Placement("ab", "mps"))]),  # type: ignore[arg-type]
+    "proposes nothing known": lambda: Plan([object()]),
+    "proposes None": lambda: Plan([None]),
+    "proposes for a name": lambda: Plan([Preempt(job_id="1")]),
+    "proposes no placement": lambda: Plan([Start(job_id=1, placement=None)]),
+    "a placement of words": lambda: Plan([Start(job_id=1, placement=Placement("ab", "mps"))]),
     "a memory that is none": lambda: Plan([start(reserved_mib=float("nan"))]),
     "a device that is a list": lambda: Plan([start(device=["GPU-0"])]),
     "endless CPUs": lambda: Plan([start(cpus=float("inf"))]),
@@ -77,8 +77,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "host memory beyond all": lambda: Plan([start(memory_mib=10**400)]),
     "a host memory of words": lambda: Plan([start(memory_mib="4G")]),
     "memory below zero": lambda: Plan([start(reserved_mib=-GIB)]),
-    "shares of words": lambda: Plan([SetShares(job_id=1, shares=("a",))]),  # type: ignore[arg-type]
-    "a reason of numbers": lambda: Plan([Cancel(job_id=1, reason=5)]),  # type: ignore[arg-type]
+    "shares of words": lambda: Plan([SetShares(job_id=1, shares=("a",))]),
+    "a reason of numbers": lambda: Plan([Cancel(job_id=1, reason=5)]),
     "never ends": lambda: Plan(Cancel(job_id=n, reason="x") for n in count(10**6)),
     "keeps a set": lambda: Plan(state={"a": {1, 2}}),
     "keeps a number as a key": lambda: Plan(state={1: 2}),
@@ -88,7 +88,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "keeps a library": lambda: Plan(state="x" * (MOST_STATE_CHARACTERS + 1)),
     "keeps a crowd": lambda: Plan(state=list(range(300_000))),
     "wakes at no time": lambda: Plan(wake_at=float("nan")),
-    "wakes at a word": lambda: Plan(wake_at="soon"),  # type: ignore[arg-type]
+    "wakes at a word": lambda: Plan(wake_at="soon"),
 }
 
 
@@ -182,10 +182,8 @@ def test_a_state_is_the_cores_own_copy() -> None:
 
 def test_a_slow_planners_nonsense_is_refused_too() -> None:
     world = world_of(default_planner())
-    for proposals in ((5,), (Start(job_id=1, placement=None),)):  # type: ignore[arg-type]
-        world.step(
-            ev.PlanReady(at=world.now, planner="slow", version=10**9, proposals=proposals)  # type: ignore[arg-type]
-        )
+    for proposals in ((5,), (Start(job_id=1, placement=None),)):
+        world.step(ev.PlanReady(at=world.now, planner="slow", version=10**9, proposals=proposals))
     assert len(world.said) == 1
     lives(world)
 

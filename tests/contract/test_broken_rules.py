@@ -111,7 +111,7 @@ def policy(floor_mib: Any = GIB, **how: Any) -> Choosing:
 POLICIES: dict[str, Any] = {
     "refuse raises": policy(refuse=raising(KeyError())),
     "refuse says true": policy(refuse=lambda: True),
-    "refuse says nonsense": policy(refuse=lambda: Refusal(1, None)),  # type: ignore[arg-type]
+    "refuse says nonsense": policy(refuse=lambda: Refusal(1, None)),
     "choose raises": policy(choose=lambda offers: 1 // 0),
     "chooses nothing": policy(choose=lambda offers: None),
     "chooses none": policy(choose=lambda offers: ((), None)),
@@ -163,10 +163,10 @@ VERDICTS: dict[str, Any] = {
     "raises": raising(KeyError()),
     "nothing": None,
     "yes": True,
-    "words": Again(memory_floor_mib="9G", own_device=True),  # type: ignore[arg-type]
+    "words": Again(memory_floor_mib="9G", own_device=True),
     "below zero": Again(memory_floor_mib=-1, own_device=True),
-    "not known": Again(memory_floor_mib=None, own_device=None),  # type: ignore[arg-type]
-    "no reason": GiveUp(reason=None),  # type: ignore[arg-type]
+    "not known": Again(memory_floor_mib=None, own_device=None),
+    "no reason": GiveUp(reason=None),
 }
 
 

@@ -114,7 +114,7 @@ def test_a_void_launch_costs_nothing() -> None:
     world.obey = True
     world.read()
     assert world.jobs[job.id].attempts == 1
-    assert world.live(job).serial == 2  # type: ignore[union-attr]
+    assert world.live(job).serial == 2
 
 
 def test_held_and_estimating_jobs_wait_outside_the_queue() -> None:

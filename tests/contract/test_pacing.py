@@ -94,7 +94,7 @@ def test_a_planner_that_never_has_enough_is_paced(
 
 def test_a_failed_proposals_pause_grows_and_the_timer_has_the_planner_asked() -> None:
     world = Refusing(gpus(1), planners=(default_planner(), Stubborn(flip)))
-    world.rules.planners[1].listens = frozenset({ev.AttemptStarted, ev.ActionFailed})  # type: ignore[misc]
+    world.rules.planners[1].listens = frozenset({ev.AttemptStarted, ev.ActionFailed})
     world.submit(GIB)
     times = []
     for _ in range(40):
@@ -109,7 +109,7 @@ def test_a_failed_proposals_pause_grows_and_the_timer_has_the_planner_asked() ->
 def test_a_planner_that_hears_of_failed_resizes_spins_nobody() -> None:
     """It asks again at once, each time that it hears of a failure."""
     world = Refusing(gpus(2), planners=(default_planner(), Stubborn(resize)))
-    world.rules.planners[1].listens = frozenset({ev.AttemptStarted, ev.ActionFailed})  # type: ignore[misc]
+    world.rules.planners[1].listens = frozenset({ev.AttemptStarted, ev.ActionFailed})
     world.submit(GIB, roles=(Role(count_min=1, count_max=2),))
     times = []
     for _ in range(40):

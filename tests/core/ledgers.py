@@ -26,7 +26,7 @@ DEVICE = Device(uuid="GPU-0", index=0, name="A100", total_mib=40_960, overhead_m
 
 
 def ledger(**settings: float) -> DeviceLedger:
-    found = DeviceLedger(DEVICE, CoreSettings(smact_warm_s=2.0, smact_after_exit_s=1.0, **settings))  # type: ignore[arg-type]
+    found = DeviceLedger(DEVICE, CoreSettings(smact_warm_s=2.0, smact_after_exit_s=1.0, **settings))
     found.take(reading(1000.0, used=0))
     return found
 
@@ -36,7 +36,7 @@ def reading(
 ) -> Reading:
     attempts = tuple(AttemptMemory(job, job, mib) for job, mib in (held or {}).items())
     at = Instant(boot_s, 1e9 + boot_s)
-    return Reading("GPU-0", at, used, attempts, **more)  # type: ignore[arg-type]
+    return Reading("GPU-0", at, used, attempts, **more)
 
 
 def admit(

@@ -104,8 +104,8 @@ def test_one_move_at_a_time(first: type[Proposal], second: type[Proposal]) -> No
         Migrate: on("GPU-2"),
         ResizeTo: Placement((Share("GPU-0", GIB), Share("GPU-2", GIB, task=1)), SLICE),
     }
-    move = first(job_id=job.id, placement=there[first])  # type: ignore[call-arg]
-    again = second(job_id=job.id, placement=elsewhere[second])  # type: ignore[call-arg]
+    move = first(job_id=job.id, placement=there[first])
+    again = second(job_id=job.id, placement=elsewhere[second])
     assert propose(world, move) is None
     reserved_on = dict(world.reservations)
     assert propose(world, again).rule == "moving"

@@ -90,7 +90,7 @@ def test_a_job_of_slurm_keeps_its_number_when_it_is_run_again() -> None:
     assert OUTER.step == (7, 8, "b")
     assert OUTER.is_run_of(replace(OUTER, restart=1, pid=9))
     for changes in ({"engine": "other"}, {"cluster": "c2"}, {"id": "4712"}):
-        assert not OUTER.is_run_of(replace(OUTER, **changes))  # type: ignore[arg-type]
+        assert not OUTER.is_run_of(replace(OUTER, **changes))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_what_a_resize_gives_up_stays_counted_once() -> None:
     world.used[job.id] = 1 * GIB
     for placement in (both, one, both, one):
         propose(world, ResizeTo(job_id=job.id, placement=placement))
-        assert world.live(job).placement == placement  # type: ignore[union-attr]
+        assert world.live(job).placement == placement
         for _ in range(5):
             world.pass_time(1.0)
     world.end(job)

@@ -177,7 +177,7 @@ def test_cancel_ends_the_whole_tree(guest: DaemonHome) -> None:
     ended = guest.wait_end(job)
     assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
     for pid in pids:
-        wait_until(lambda p=pid: not Path(f"/proc/{p}").exists(), f"the end of {pid}")  # type: ignore[misc]
+        wait_until(lambda p=pid: not Path(f"/proc/{p}").exists(), f"the end of {pid}")
 
 
 def test_a_time_limit_ends_a_job(guest: DaemonHome) -> None:

@@ -21,8 +21,7 @@ def ended(world: World, job: Job, **changes: object) -> PastRun | None:
     """What an attempt teaches that has just ended, its record changed so."""
     decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
     changed = tuple(
-        replace(r, **changes) if isinstance(r, Attempt) and r.ended else r  # type: ignore[arg-type]
-        for r in decision.changed
+        replace(r, **changes) if isinstance(r, Attempt) and r.ended else r for r in decision.changed
     )
     runs = list(runs_of(replace(decision, changed=changed), world.scheduler.snapshot))
     assert all(run.uid == job.spec.uid for run in runs)

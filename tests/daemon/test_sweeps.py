@@ -144,7 +144,7 @@ def test_envelopes_that_name_each_other_wait_for_nobody(guest: DaemonHome) -> No
             submitted_s=0.0,
         )
         Spool(str(guest.folder / "home" / "spool")).put([envelope])
-    ended = [wait_until(lambda t=t: _known(guest, t), t) for t in (one, other)]  # type: ignore[misc]
+    ended = [wait_until(lambda t=t: _known(guest, t), t) for t in (one, other)]
     assert [guest.wait_end(d["id"])["state"] for d in ended] == ["FAILED", "FAILED"]
 
 

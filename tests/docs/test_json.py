@@ -42,7 +42,7 @@ oom_count
 )
 def test_the_words_are_those_of_the_code(words: object, kind: type) -> None:
     (said,) = (each for each in get_args(words) if isinstance(each, Words))
-    assert list(said.values) == [each.value for each in kind]  # type: ignore[attr-defined]
+    assert list(said.values) == [each.value for each in kind]
 
 
 class Untold(Document):
@@ -68,7 +68,7 @@ class Silent(Document):
 )
 def test_a_wrong_declaration_is_an_error(kind: type[Document], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Reference({"status": tuple[kind, ...]}).schema()  # type: ignore[valid-type]
+        Reference({"status": tuple[kind, ...]}).schema()
 
 
 def test_a_field_that_is_not_declared_and_a_missing_one_are_errors() -> None:

@@ -83,7 +83,7 @@ BertForMaskedLM(
 
 
 def described(summary: str | None, **changes: object) -> Description:
-    return replace(Description(spec=SPEC, summary=summary, batch_size=64), **changes)  # type: ignore[arg-type]
+    return replace(Description(spec=SPEC, summary=summary, batch_size=64), **changes)
 
 
 def told_of(job: Description) -> tuple[Estimate, ...]:

@@ -43,7 +43,7 @@ class Says:
 def job(**told: object) -> Description:
     spec = JobSpec(name="a", user="ann", uid=1000)
     changed = {"device_kind": A100, "driver": DRIVER, **told}
-    return Description(spec=spec, **changed)  # type: ignore[arg-type]
+    return Description(spec=spec, **changed)
 
 
 def runs(

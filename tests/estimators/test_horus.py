@@ -33,7 +33,7 @@ ACTIVATIONS, PARAMETERS = 2 * 32 * 26 * 26 + 10, 54_410
 
 
 def described(**changes: object) -> Description:
-    return replace(Description(spec=SPEC, summary=TABLE, batch_size=64), **changes)  # type: ignore[arg-type]
+    return replace(Description(spec=SPEC, summary=TABLE, batch_size=64), **changes)
 
 
 def memory(job: Description, rule: Horus | None = None) -> float | None:

@@ -34,7 +34,7 @@ H100 = "NVIDIA H100"
 
 
 def job(**told: object) -> Description:
-    return Description(spec=SPEC, **told)  # type: ignore[arg-type]
+    return Description(spec=SPEC, **told)
 
 
 def runs(*pairs: tuple[float, int], source: str = "theirs", kind: str = A100) -> list[PastRun]:

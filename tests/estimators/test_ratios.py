@@ -24,7 +24,7 @@ JOB = Description(spec=JobSpec("a", "ann", 1000), device_kind=A100)
 def runs(source: str, *pairs: tuple[float, float], **changes: object) -> tuple[PastRun, ...]:
     """Past runs alone of which a source told the first duration, and that took the second."""
     return tuple(
-        PastRun(1, A100, alone=True, duration_s=took, told_duration={source: told}, **changes)  # type: ignore[arg-type]
+        PastRun(1, A100, alone=True, duration_s=took, told_duration={source: told}, **changes)
         for told, took in pairs
     )
 

@@ -253,7 +253,7 @@ def test_what_it_cannot_tell_it_names_and_does_not_guess(
     changes: dict[str, object], said: str
 ) -> None:
     with pytest.raises(BadSummary, match=said):
-        Summary().estimate(replace(described(CNN), **changes))  # type: ignore[arg-type]
+        Summary().estimate(replace(described(CNN), **changes))
 
 
 def test_an_absurd_size_asks_for_a_whole_device() -> None:

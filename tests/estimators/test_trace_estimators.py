@@ -25,7 +25,7 @@ TRACED = Traced(
 
 def described(**changes: object) -> Description:
     job = Description(spec=JobSpec(name="a", user="ann", uid=1000), trace=TRACED.to_text())
-    return replace(job, **changes)  # type: ignore[arg-type]
+    return replace(job, **changes)
 
 
 def memory(rule: Trace | FakeTensor, job: Description) -> float | None:

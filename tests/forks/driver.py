@@ -54,4 +54,4 @@ def _become(words: list[str], log: BinaryIO, environment: dict[str, str]) -> NoR
 
 def install() -> None:
     """Have `ensure_driver` of this process fork."""
-    start_driver.subprocess = Forking  # type: ignore[assignment]
+    start_driver.subprocess = Forking

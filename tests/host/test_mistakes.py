@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def notes_of(folder: Path, *command: str, **options: object) -> tuple[str, ...]:
-    raw: RawOptions = {name.replace("_", "-"): value for name, value in options.items()}  # type: ignore[misc]
+    raw: RawOptions = {name.replace("_", "-"): value for name, value in options.items()}
     job_file = with_table(wrap_command(command, raw), None)
     return look_over(job_file, str(folder), {"PATH": os.environ["PATH"]}, "here").notes
 

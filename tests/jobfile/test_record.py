@@ -42,7 +42,7 @@ def test_other_values_than_its_fields_are_refused(
     values: tuple[int, ...], named: dict[str, int]
 ) -> None:
     with pytest.raises(TypeError, match="a Point has these fields: x, y, names"):
-        Point(*values, **named)  # type: ignore[arg-type]
+        Point(*values, **named)
 
 
 def test_equal_when_class_and_values_are() -> None:
@@ -59,11 +59,11 @@ def test_equal_when_class_and_values_are() -> None:
 def test_it_does_not_change() -> None:
     point = Point(1)
     with pytest.raises(AttributeError):
-        point.x = 2  # type: ignore[misc]
+        point.x = 2
     with pytest.raises(AttributeError):
         del point.x
     with pytest.raises(AttributeError):
-        point.other = 2  # type: ignore[attr-defined]
+        point.other = 2
     assert point == Point(1)
 
 

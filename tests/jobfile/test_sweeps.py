@@ -109,7 +109,7 @@ def test_a_sweep_is_bounded_as_a_whole() -> None:
 
 
 def test_an_element_gets_its_values_in_command_name_logs_and_variables() -> None:
-    asked = job("lr=1/2%", "seed=..", name="t-{lr}-{no}", output="{seed}/{lr}-%a", env=["A=1"])  # type: ignore[arg-type]
+    asked = job("lr=1/2%", "seed=..", name="t-{lr}-{no}", output="{seed}/{lr}-%a", env=["A=1"])
     sweep = sweep_of(asked)
     one = with_values(asked, sweep.values(0))
     assert one.argv == ("python", "a b 1/2%", "1/2%..", "{other} $1/2%")
@@ -146,7 +146,7 @@ def test_options_of_arrays_that_do_not_go_together(
     options: dict[str, str | list[str]], message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        wrap_command(["true"], options)  # type: ignore[arg-type]
+        wrap_command(["true"], options)
     assert message in str(caught.value)
 
 

@@ -45,7 +45,7 @@ def counted(**changed: Any) -> dict[str, Any]:
 
 
 def shown(*gpus: dict[str, Any], counts: Any = None) -> Samples:
-    text = exposition(Daemon(list(gpus), counts)).decode()  # type: ignore[arg-type]
+    text = exposition(Daemon(list(gpus), counts)).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -59,7 +59,7 @@ def of_gpu(samples: Samples, name: str) -> list[float]:
 
 def test_every_metric_of_the_table_is_shown_and_no_other() -> None:
     energy = counted(energy_j={"GPU-a": 5.0})
-    text = exposition(Daemon([gpu()], energy)).decode()  # type: ignore[arg-type]
+    text = exposition(Daemon([gpu()], energy)).decode()
     lines = [line.split(" ", 3) for line in text.splitlines() if line.startswith("# ")]
     assert [(name, what) for _, kind, name, what in lines if kind == "HELP"] == [
         (metric.name, metric.help) for metric in METRICS
@@ -126,14 +126,14 @@ def test_many_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_without_an_answer_it_is_down_and_says_why(gpus: Any, counts: Any, why: str) -> None:
-    text = exposition(Daemon(gpus, counts))  # type: ignore[arg-type]
+    text = exposition(Daemon(gpus, counts))
     assert why in (reason_of(text) or "")
     first, *rest = text.decode().splitlines()
     assert first.startswith("# ") and [line for line in rest if line[0] != "#"] == ["radrm_up 0.0"]
 
 
 def test_without_a_daemon_it_is_down() -> None:
-    text = exposition(Daemon([], up=False))  # type: ignore[arg-type]
+    text = exposition(Daemon([], up=False))
     assert b"radrm_up 0.0\n" in text and b"radrm_build_info" not in text
     assert "no radrm daemon answers" in (reason_of(text) or "")
-    assert reason_of(exposition(Daemon([]))) is None  # type: ignore[arg-type]
+    assert reason_of(exposition(Daemon([]))) is None

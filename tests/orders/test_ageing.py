@@ -134,7 +134,7 @@ def test_the_bound_is_told() -> None:
 
 def submitted(world: World, duration_s: float, **more: object) -> Job:
     """A job of this predicted duration."""
-    job = world.submit(estimating=True, **more)  # type: ignore[arg-type]
+    job = world.submit(estimating=True, **more)
     known = ((Quantity.MEMORY, GIB), (Quantity.DURATION, duration_s))
     estimates = tuple(Estimate(quantity, value, value, "test") for quantity, value in known)
     world.step(ev.EstimateReady(at=world.now, job_id=job.id, estimates=estimates))

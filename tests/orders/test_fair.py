@@ -88,7 +88,7 @@ def test_a_rank(order: Fair, given: UserUse, rank: tuple[float, ...]) -> None:
 
 def test_weights_are_a_table() -> None:
     with pytest.raises(ValueError, match=r"^weights = 3 is not a table, as {ann = 2}$"):
-        Fair(weights=3)  # type: ignore[arg-type]
+        Fair(weights=3)
 
 
 @pytest.mark.parametrize("weight", [0, -1, True, "2", float("inf"), float("nan")])

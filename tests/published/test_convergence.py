@@ -141,7 +141,7 @@ def test_without_work_done_the_first_report_tells_it() -> None:
 def test_a_note_is_plain() -> None:
     note = Note(7)
     judge(note, job(12.0, loss=1.0), ATTEMPT, ALPHA, 30.0)
-    assert Note(**note.plain()) == note  # type: ignore[arg-type]
+    assert Note(**note.plain()) == note
 
 
 def test_a_report_of_the_loss_alone_is_no_news_of_the_work_done() -> None:

@@ -41,7 +41,7 @@ def framework(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
         monkeypatch.setitem(sys.modules, ".".join(parts[:depth]), ModuleType(parts[depth - 1]))
-    sys.modules[name].Callback = Callback  # type: ignore[attr-defined]
+    sys.modules[name].Callback = Callback
 
 
 def test_hugging_face(in_job: Listener, folder: Path) -> None:

@@ -68,7 +68,7 @@ def run(
     daemon: Script, act: Callable[[Top, Pilot[None]], Awaitable[None]], size: tuple[int, int]
 ) -> None:
     async def main() -> None:
-        app = Top(Source(daemon))  # type: ignore[arg-type]
+        app = Top(Source(daemon))
         async with app.run_test(size=size) as pilot:
             await app.workers.wait_for_complete()
             await pilot.pause()
@@ -138,7 +138,7 @@ def test_each_process_is_shown_and_those_of_one_user() -> None:
         return [gpu(0, processes=mine)]
 
     async def act(app: Top, pilot: Pilot[None]) -> None:
-        app._source._client = Mocked(ask)  # type: ignore[assignment]
+        app._source._client = Mocked(ask)
         await press(app, pilot, "p")
         rows = text(app, "inside").splitlines()
         assert [row.split()[1] for row in rows[1:]] == ["41", "42"]
@@ -287,7 +287,7 @@ def test_what_makes_no_sense_is_not_asked(told: str, state: str, held: bool, ref
 
 
 def test_a_refusal_is_told_with_the_daemons_words() -> None:
-    source = Source(Script(cancel=[Refused("not yours")], gpus=[Refused("no")]))  # type: ignore[arg-type]
+    source = Source(Script(cancel=[Refused("not yours")], gpus=[Refused("no")]))
     assert source.give("cancel", job(1)) == "not yours"
     assert source.ask(Question()).trouble == "no"
 

@@ -175,7 +175,7 @@ def library_loop(wanted: bool = True) -> None:
     """A library has the loop, and the user's callback copies the weights later on."""
     trainers = library("trainers", LIBRARY)
 
-    class Averages(trainers.Callback):  # type: ignore[misc, name-defined]
+    class Averages(trainers.Callback):
         on, kept = wanted, None
 
         def on_step_end(self, trainer: Any, model: Any) -> None:
@@ -624,7 +624,7 @@ def short() -> None:
         optimizer.step()
 
 
-class Sentences(Dataset):  # type: ignore[type-arg]
+class Sentences(Dataset):
     def __len__(self) -> int:
         return 64
 

@@ -24,6 +24,7 @@ counts and times begin anew; what is known of the jobs stays.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,7 @@ class Look(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Steering(OrderPolicy):
+class Steering(OrderPolicy, ABC):
     """What both rules do. A rule adds `look_s`, `new_note`, `first` and `wish`."""
 
     interval_s: float = 60.0
@@ -121,24 +122,24 @@ class Steering(OrderPolicy):
     # ------------------------------------------------------------- what a rule adds
 
     @property
+    @abstractmethod
     def look_s(self) -> float:
         """Seconds between two looks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def new_note(self, **kept: Any) -> Note:
         """Return a note with what was kept of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def first(self, job: Job, span: Span, room: float, past: Mapping[str, Any]) -> Sequence[Layout]:
         """Return the layouts to start a job with, best first. Without room for any: the least.
 
         `past`: what earlier runs have taught.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def wish(self, look: Look, note: Any) -> Wish | None:
         """Return what a job should have now; None: what it has."""
-        raise NotImplementedError
 
     def give_back(
         self, view: View, memory: Memory, jobs: Sequence[tuple[Job, Attempt]]

@@ -266,7 +266,7 @@ def test_a_job_that_never_started_has_no_run_time() -> None:
 
 
 def told(client: Script, **words: Any) -> list[tuple[int, str]]:
-    looks = changes(Patient(client, print), {"jobs": [], **words}, Pauses())  # type: ignore[arg-type]
+    looks = changes(Patient(client, print), {"jobs": [], **words}, Pauses())
     return [(document["id"], document["state"]) for look in looks for document in look]
 
 
@@ -367,7 +367,7 @@ def test_thousands_are_waited_for_without_asking_for_all_of_them_each_time() -> 
 
     pauses = Pauses(lambda: None, lambda: state.update(dict.fromkeys(state, "COMPLETED")))
     client = Script(status=[answer])
-    ended = wait_for(client, [str(i) for i in state], pauses)  # type: ignore[arg-type]
+    ended = wait_for(client, [str(i) for i in state], pauses)
     assert [d["id"] for d in ended] == list(state) and {d["state"] for d in ended} <= FINAL
     assert most[:3] == [1000] * 3 and max(most[3:]) <= 100
 
@@ -382,21 +382,21 @@ def test_what_is_waited_for_is_settled_at_the_beginning_and_once() -> None:
         assert words["jobs"] == ["12_0"], "an id would mean the whole array"
         return [element | {"state": "COMPLETED"}]
 
-    ended = wait_for(Script(status=[answer]), ["12", "sweep"], Pauses())  # type: ignore[arg-type]
+    ended = wait_for(Script(status=[answer]), ["12", "sweep"], Pauses())
     assert [d["label"] for d in ended] == ["12_0", "12_1"]
 
 
 def test_a_restart_is_waited_for_and_a_daemon_that_is_not_there_is_not() -> None:
     away = Unreachable("nobody")
     looks = [[job(1)], away, away, [job(1, "COMPLETED")]]
-    assert wait_for(Script(status=looks), ["1"], Pauses())[0]["state"] == "COMPLETED"  # type: ignore[arg-type]
+    assert wait_for(Script(status=looks), ["1"], Pauses())[0]["state"] == "COMPLETED"
     with pytest.raises(Unreachable):
-        wait_for(Script(status=[away]), ["1"], Pauses())  # type: ignore[arg-type]
+        wait_for(Script(status=[away]), ["1"], Pauses())
 
 
 def test_the_pauses_grow() -> None:
     pauses = Pauses(*[lambda: None] * 20)
     looks = [[job(1)]] * 20 + [[job(1, "COMPLETED")]]
-    wait_for(Script(status=looks), ["1"], pauses)  # type: ignore[arg-type]
+    wait_for(Script(status=looks), ["1"], pauses)
     assert pauses.seconds == sorted(pauses.seconds)
     assert pauses.seconds[0] < 0.1 and pauses.seconds[-1] <= 1.0

@@ -104,7 +104,7 @@ def test_a_summary_that_cannot_be_read_is_left_out_and_said(
     make: object,
     words: str,
 ) -> None:
-    make(Path("net.model"))  # type: ignore[operator]
+    make(Path("net.model"))
     assert submit_with_summary("--model-summary=net.model") == 0
     assert f"the model summary net.model {words}; it is left out" in capsys.readouterr().err
     assert [envelope.summary for envelope in handed_in(home)] == [None]

@@ -134,7 +134,7 @@ def test_past_jobs_are_laid_out_in_the_same_way(
     monkeypatch.setattr(radrm.cli.commands.report, "ReadingClient", lambda: client)
     words = dict.fromkeys(("user", "state", "since", "until", "name", "gpu"), "")
     more = {"limit": None, "page": None, "as_json": False}
-    history(**words, **more, layout="%i %t %N", no_header=False)  # type: ignore[arg-type]
+    history(**words, **more, layout="%i %t %N", no_header=False)
     assert capsys.readouterr().out == "JOBID ST NODELIST\n5 F 1\n"
     with pytest.raises(UsageError, match="--format"):
-        history(**words, **more, layout="", no_header=True)  # type: ignore[arg-type]
+        history(**words, **more, layout="", no_header=True)

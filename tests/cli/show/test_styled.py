@@ -70,7 +70,7 @@ def test_a_pipe_gets_the_same_bytes_with_and_without_rich(
     for part in PAGES[page]:
         Console(file=by_rich, width=4096, highlight=False).print(part, soft_wrap=True)
     by_rich.flush()
-    assert pipe.buffer.getvalue() == by_rich.buffer.getvalue() != b""  # type: ignore[attr-defined]
+    assert pipe.buffer.getvalue() == by_rich.buffer.getvalue() != b""
 
 
 @given(st.text(max_size=20).map(plain))
@@ -127,7 +127,7 @@ def test_a_pipe_that_is_not_utf_8_is_no_error(monkeypatch: pytest.MonkeyPatch) -
     pipe = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", pipe)
     show(Styled("█░ 4 GPUs"))
-    assert pipe.buffer.getvalue() == b"?? 4 GPUs\n"  # type: ignore[attr-defined]
+    assert pipe.buffer.getvalue() == b"?? 4 GPUs\n"
 
 
 def test_clients_sort_states_as_the_daemon_does() -> None:

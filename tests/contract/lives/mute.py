@@ -135,7 +135,7 @@ class Mute(World):
     def be_mute(self, mute: bool) -> None:
         self.prompt = not mute
 
-    def report(self, number: int, how: str) -> None:  # type: ignore[override]
+    def report(self, number: int, how: str) -> None:
         """Say what has become of an attempt."""
         serial = pick(list(self.processes), number)
         if serial is None:
@@ -144,18 +144,18 @@ class Mute(World):
         about = {"at": now, "job_id": job_id, "serial": serial}
         began = any(isinstance(e, ev.AttemptStarted) and e.serial == serial for e in self.reports)
         if how == "started":
-            self.step(ev.AttemptStarted(**about))  # type: ignore[arg-type]
+            self.step(ev.AttemptStarted(**about))
         elif how == "void" and not began:
-            self.step(ev.LaunchVoided(**about))  # type: ignore[arg-type]
+            self.step(ev.LaunchVoided(**about))
         elif how == "saved":
             done = Progress(now, work_done=min(1.0, 0.1 * (number + 1)))
-            self.step(ev.CheckpointTaken(**about, progress=done))  # type: ignore[arg-type]
+            self.step(ev.CheckpointTaken(**about, progress=done))
         elif how == "left":
             saved = Progress(now, work_done=0.5)
-            ended = ev.AttemptEnded(**about, exits=(Exit(0),), saved=saved)  # type: ignore[arg-type]
+            ended = ev.AttemptEnded(**about, exits=(Exit(0),), saved=saved)
             self.step(ended)
         elif how == "lost":
-            self.step(ev.AttemptEnded(**about, lost="its runner was killed"))  # type: ignore[arg-type]
+            self.step(ev.AttemptEnded(**about, lost="its runner was killed"))
         else:
             self.die(job_id, serial, Exit(int(how == "bad")))
 
@@ -237,14 +237,14 @@ class Mute(World):
             return
         about = {"at": self.now, "job_id": job.id, "by": "ada"}
         event: Requested
-        event = ev.CheckpointRequested(**about)  # type: ignore[arg-type]
+        event = ev.CheckpointRequested(**about)
         if where == 9:
             attempt = self.live(job)
             present = len(attempt.placement.shares) if attempt is not None else 1
-            event = ev.ResizeRequested(**about, counts=(("main", 3 - present),))  # type: ignore[arg-type]
+            event = ev.ResizeRequested(**about, counts=(("main", 3 - present),))
         elif where is not None:
             device = self.server[where].uuid if where < len(self.server) else None
-            event = ev.MigrateRequested(**about, device=device)  # type: ignore[arg-type]
+            event = ev.MigrateRequested(**about, device=device)
         refusal = self.scheduler.refuse_request(event)
         kinds = act.TakeCheckpoint, act.Resize
         asked = [a for a in self.step(event).actions if isinstance(a, kinds)]

@@ -66,7 +66,7 @@ def test_nobody_ever_exceeds_a_limit_and_every_job_ends(
     exempt: tuple[int, ...],
 ) -> None:
     limits = {"user_running_jobs": jobs, "user_gpus": most_gpus}
-    core = replace(CORE, **limits, exempt_users=exempt)  # type: ignore[arg-type]
+    core = replace(CORE, **limits, exempt_users=exempt)
     world = World(devices, planners=(planner,), order=order, settings=core)
     for move in life:
         play(world, move)

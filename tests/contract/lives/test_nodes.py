@@ -54,7 +54,7 @@ class Life:
         if second:
             roles.append(Role("b", needs=replace(needs, gpus=1)))
         about = {"memory_range_mib": span, "resizing": how, "checkpoint": SAVES}
-        self.world.submit(GIB, smact=0.05, roles=tuple(roles), **about)  # type: ignore[arg-type]
+        self.world.submit(GIB, smact=0.05, roles=tuple(roles), **about)
 
     def propose(
         self, pick: int, kind: type[Any], tasks: int, on: int, cpus: float | None, mib: int | None
@@ -115,7 +115,7 @@ class Life:
         exits = tuple(Exit(signal=9) for _ in attempt.tasks)
         about = {"at": self.world.now, "job_id": attempt.job_id, "serial": attempt.serial}
         before = self.world.jobs[attempt.job_id]
-        self.world.step(ev.AttemptEnded(**about, exits=exits, host_oom=role))  # type: ignore[arg-type]
+        self.world.step(ev.AttemptEnded(**about, exits=exits, host_oom=role))
         job = self.world.jobs[attempt.job_id]
         if job.state.waiting and attempt.stop is None:
             grown = (job.memory_mib or 0) > (before.memory_mib or 0) or job.counts != before.counts

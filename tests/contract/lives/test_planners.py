@@ -56,7 +56,7 @@ def wish(kind: str, job_id: int, device: str, attempt: Attempt | None) -> Propos
     if kind == "raise":
         raise KeyError(kind)
     if kind == "nonsense":
-        return Preempt(job_id="x")  # type: ignore[arg-type]
+        return Preempt(job_id="x")
     return Preempt(job_id=job_id) if kind == "preempt" else TakeCheckpointNow(job_id=job_id)
 
 

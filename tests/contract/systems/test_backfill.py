@@ -166,7 +166,7 @@ class Once(Backfill):
     """It listens to submissions only, so the core must end what it has reserved."""
 
     @property
-    def listens(self) -> frozenset[type[ev.Event]]:  # type: ignore[override]
+    def listens(self) -> frozenset[type[ev.Event]]:
         return frozenset({ev.JobSubmitted})
 
     @listens.setter

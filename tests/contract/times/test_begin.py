@@ -152,7 +152,7 @@ def test_only_failures_with_these_codes_are_retried(
 ) -> None:
     world = World(gpus(1))
     job = world.submit(GIB, retries=retries, retry_on=((75, 80), (137, 137)))
-    world.end(job, **end)  # type: ignore[arg-type]
+    world.end(job, **end)
     found = world.jobs[job.id]
     again = reason is None and end != {"code": None}
     assert found.state is (JobState.PENDING if again else JobState.FAILED)

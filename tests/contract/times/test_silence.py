@@ -20,7 +20,7 @@ def say(world: World, job: Job, silent_s: float) -> None:
     if attempt is not None:
         since = world.now.at(world.boot_s - silent_s)
         about = {"job_id": job.id, "serial": attempt.serial}
-        world.step(ev.SilenceReported(at=world.now, **about, happened=since))  # type: ignore[arg-type]
+        world.step(ev.SilenceReported(at=world.now, **about, happened=since))
 
 
 def be_silent(world: World, job: Job, seconds: float, silent_s: float = 0.0) -> None:
@@ -65,12 +65,12 @@ def test_a_word_of_the_job_takes_the_warning_back(how: str) -> None:
     world = World(gpus(1))
     job = world.submit(GIB, silent_limit_s=LIMIT_S)
     be_silent(world, job, 90.0)
-    assert world.live(job).warnings  # type: ignore[union-attr]
+    assert world.live(job).warnings
     if how == "log":
         say(world, job, 0.0)
     else:
         world.report(job, step=1.0)
-    assert not world.live(job).warnings  # type: ignore[union-attr]
+    assert not world.live(job).warnings
     silent_s = 0.0 if how == "log" else 90.0
     be_silent(world, job, 95.0, silent_s)
     assert world.state(job) is JobState.RUNNING
@@ -116,7 +116,7 @@ def test_an_edit_spares_a_running_job(limit_s: float | None) -> None:
     job = world.submit(GIB, silent_limit_s=LIMIT_S)
     be_silent(world, job, 90.0)
     assert world.edit(job, silent_limit_s=limit_s) is None
-    assert not world.live(job).warnings  # type: ignore[union-attr]
+    assert not world.live(job).warnings
     be_silent(world, job, 300.0, 90.0)
     assert world.state(job) is JobState.RUNNING
 

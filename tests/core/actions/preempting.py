@@ -19,7 +19,7 @@ OK, BY_TERM = Exit(0), Exit(signal=15)
 def server(kind: CheckpointKind = SIGNAL, devices: int = 1, **spec: object) -> World:
     """Job 1 has run for an hour; jobs 2 and 3 wait for as many GPUs as there are."""
     world = World(gpus(devices), settings=CORE)
-    world.submit(30 * GIB, smact=0.1, checkpoint=Checkpoint(kind), **spec)  # type: ignore[arg-type]
+    world.submit(30 * GIB, smact=0.1, checkpoint=Checkpoint(kind), **spec)
     for _ in range(2):
         world.submit(30 * GIB, gpus=devices, smact=0.1, requeue=True)
     world.obey = False
@@ -41,9 +41,7 @@ def save(world: World, work_done: float = 0.5) -> None:
 
 
 def end(world: World, how: Exit = BY_TERM, **said: object) -> Job:
-    world.step(
-        ev.AttemptEnded(at=world.now, job_id=1, serial=1, exits=(how,), **said)  # type: ignore[arg-type]
-    )
+    world.step(ev.AttemptEnded(at=world.now, job_id=1, serial=1, exits=(how,), **said))
     world.read()
     return world.jobs[1]
 

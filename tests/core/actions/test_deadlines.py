@@ -98,7 +98,7 @@ def test_one_that_is_overdue_after_a_restart_fails_when_all_attempts_are_adopted
     propose(world, case.proposal)
     world.boot_s += case.limit_s + 1.0
     world.restart()
-    assert world.live(1).pending == ()  # type: ignore[union-attr]
+    assert world.live(1).pending == ()
     assert reserved(world) == {"GPU-0": 1, "GPU-1": 0}
 
 
@@ -150,7 +150,7 @@ def test_a_late_answer_is_not_taken_for_that_of_the_next_action() -> None:
     world.step(ev.Resized(at=world.now, job_id=1, serial=1, target=elsewhere))
     assert world.live(job).target == GROWN
     world.step(ev.ActionFailed(at=world.now, action=second, reason="no"))
-    assert world.live(job).target is None  # type: ignore[union-attr]
+    assert world.live(job).target is None
 
 
 def test_caps_that_are_not_asked_for_any_more_are_not_taken() -> None:

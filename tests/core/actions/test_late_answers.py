@@ -45,14 +45,14 @@ def late_events(world: World) -> list[ev.Event]:
         act.Kill(job_id=1, serial=VOID),
     ]
     return [
-        ev.AttemptStarted(**about),  # type: ignore[arg-type]
-        ev.LaunchVoided(**about),  # type: ignore[arg-type]
-        ev.AttemptEnded(**about, exits=(Exit(1),)),  # type: ignore[arg-type]
-        ev.AttemptEnded(**about, lost="its runner was killed"),  # type: ignore[arg-type]
-        ev.ProgressReported(**about, progress=Progress(at=world.now, loss=0.1)),  # type: ignore[arg-type]
-        ev.CheckpointTaken(**about),  # type: ignore[arg-type]
-        ev.Resized(**about, target=PLACEMENT),  # type: ignore[arg-type]
-        ev.SharesApplied(**about, shares=SHARES),  # type: ignore[arg-type]
+        ev.AttemptStarted(**about),
+        ev.LaunchVoided(**about),
+        ev.AttemptEnded(**about, exits=(Exit(1),)),
+        ev.AttemptEnded(**about, lost="its runner was killed"),
+        ev.ProgressReported(**about, progress=Progress(at=world.now, loss=0.1)),
+        ev.CheckpointTaken(**about),
+        ev.Resized(**about, target=PLACEMENT),
+        ev.SharesApplied(**about, shares=SHARES),
         *(ev.ActionFailed(at=world.now, action=action, reason="late") for action in failed),
     ]
 

@@ -18,7 +18,7 @@ from tests.world import GIB, World, gpus
 
 def server_of_two(**spec: object) -> tuple[World, Job]:
     world = World(gpus(2), settings=CORE)
-    job = world.submit(8 * GIB, smact=0.1, **spec)  # type: ignore[arg-type]
+    job = world.submit(8 * GIB, smact=0.1, **spec)
     world.obey = False
     return world, job
 

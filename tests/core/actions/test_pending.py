@@ -27,7 +27,7 @@ from tests.world import World
 
 def share(world: World, job: Job, **change: float | None) -> None:
     attempt = world.live(job)
-    shares = tuple(replace(s, **change) for s in attempt.placement.shares)  # type: ignore[arg-type]
+    shares = tuple(replace(s, **change) for s in attempt.placement.shares)
     assert propose(world, SetShares(job_id=job.id, shares=shares)) is None
 
 

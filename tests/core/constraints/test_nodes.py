@@ -16,7 +16,7 @@ from tests.world import GIB, World, gpus
 
 def small(count: int = 4, node: Node = NODE, **settings: object) -> World:
     """A server of 8 CPUs and 64 GiB, whose GPUs are taken one job each."""
-    return World(gpus(count), policy=Exclusive(), node=node, **settings)  # type: ignore[arg-type]
+    return World(gpus(count), policy=Exclusive(), node=node, **settings)
 
 
 def free(world: World) -> tuple[float | None, int | None]:
@@ -81,7 +81,7 @@ def test_what_is_booked_is_refused_to_others_with_both_numbers(
 ) -> None:
     world = small()
     first = world.submit(GIB, cpus=5, host_mib=20 * GIB)
-    job = world.submit(GIB, gpus=count, **second)  # type: ignore[arg-type]
+    job = world.submit(GIB, gpus=count, **second)
     assert world.state(job) is (JobState.RUNNING if rule is None else JobState.PENDING)
     if rule is not None:
         assert world.why(job) == [rule]

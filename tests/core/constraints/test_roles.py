@@ -212,7 +212,7 @@ def test_a_job_is_hopeless_exactly_if_no_placement_on_idle_devices_exists(
     estimate: int | None,
     policy: FirstFit | Magm,
 ) -> None:
-    world = server(*(replace(d, **more) for d, more in zip(gpus(4), here, strict=False)))  # type: ignore[arg-type]
+    world = server(*(replace(d, **more) for d, more in zip(gpus(4), here, strict=False)))
     state = world.scheduler.state
     state.begin(world.now)
     job = Job(

@@ -103,7 +103,7 @@ def test_a_job_that_is_stopped_or_without_a_range_does_not_grow(stop: bool) -> N
     world.obey = False
     if stop:
         world.cancel(1)
-        assert live(world).stop.reason is StopReason.CANCELLED  # type: ignore[union-attr]
+        assert live(world).stop.reason is StopReason.CANCELLED
     assert use(world, 100 * GIB) == []
 
 

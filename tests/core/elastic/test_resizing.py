@@ -63,7 +63,7 @@ def test_all_devices_of_a_resize_stay_reserved(restart: object) -> None:
     """Also those that only the target has, and those that only the old placement has."""
     world, _ = training(2)
     resize(world, 0, 2, 3)
-    restart(world)  # type: ignore[operator]
+    restart(world)
     assert held(world) == {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}
     requests = [action for action in world.actions if isinstance(action, act.Resize)]
     assert set(requests) == {requests[0]} and len(requests) == (
@@ -190,7 +190,7 @@ TASK = {
 def test_a_task_that_stays_keeps_all_but_its_cpus(field: str) -> None:
     world, _ = training(2)
     shares = workers(0, 1).shares
-    other = (replace(shares[0], **{field: TASK[field]}), *shares[1:])  # type: ignore[arg-type]
+    other = (replace(shares[0], **{field: TASK[field]}), *shares[1:])
     refusal = propose(world, ResizeTo(job_id=1, placement=replace(workers(0), shares=other)))
     assert refusal.rule == "resize"
 
@@ -228,7 +228,7 @@ def until_withdrawn(restart: object = None) -> World:
     world.pass_time(1.0)
     assert asked(world).withdrawn and asked(world).generation == 2
     if restart is not None:
-        restart(world)  # type: ignore[operator]
+        restart(world)
         assert asked(world).withdrawn
     assert held(world) == {"GPU-0", "GPU-1", "GPU-2"}, "nobody knows which tasks run"
     return world
@@ -264,7 +264,7 @@ def test_a_withdrawn_resize_that_was_past_undoing_is_completed(restart: object) 
 def test_a_resize_whose_withdrawal_has_no_answer_costs_the_attempt(restart: object) -> None:
     world = until_withdrawn()
     world.pass_time(CORE.action_limit_s)
-    restart(world)  # type: ignore[operator]
+    restart(world)
     assert isinstance(world.actions[-1], act.TakeReadings | act.Terminate)
     assert world.state(1) is JobState.STOPPING
     assert held(world) == {"GPU-0", "GPU-1", "GPU-2"}, "until the processes have ended"
@@ -287,7 +287,7 @@ def test_a_job_that_is_cancelled_during_a_resize_holds_all_until_its_end(restart
     resize(world, 0, 2)
     world.cancel(1)
     world.pass_time(CORE.resize_limit_s)
-    restart(world)  # type: ignore[operator]
+    restart(world)
     assert not any(a.withdrawn for a in world.actions if isinstance(a, act.Resize))
     assert live(world).asked(ActionKind.RESIZE) is None
     assert held(world) == {"GPU-0", "GPU-1", "GPU-2"}

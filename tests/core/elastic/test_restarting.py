@@ -33,15 +33,15 @@ def test_it_saves_stops_and_goes_on_at_its_new_size(
     assert [type(a) for a in world.actions[-1:]] == [act.TakeCheckpoint]
     assert not [a for a in world.actions if isinstance(a, act.Resize)]
     both = {f"GPU-{i}" for i in (*range(count), *then)}
-    restart(world)  # type: ignore[operator]
+    restart(world)
     assert held(world) == both
     save(world)
-    restart(world)  # type: ignore[operator]
+    restart(world)
     assert world.state(1) is JobState.STOPPING and held(world) == both
     world.end(1, signal=15)
     targets = {f"GPU-{i}" for i in then}
     assert held(world) == targets, "reserved while the devices are read"
-    restart(world)  # type: ignore[operator]
+    restart(world)
     world.read()
     attempt = live(world)
     assert (attempt.number, attempt.placement, attempt.generation) == (2, workers(*then), 1)

@@ -23,7 +23,7 @@ def go(world: World, job: Job, reason: StopReason = StopReason.CANCELLED) -> Job
 
 def end(world: World, job: Job, **how: object) -> Job:
     serial = world.attempts[job.id, world.jobs[job.id].attempts].serial
-    world.step(ev.AttemptEnded(at=world.now, job_id=job.id, serial=serial, **how))  # type: ignore[arg-type]
+    world.step(ev.AttemptEnded(at=world.now, job_id=job.id, serial=serial, **how))
     return world.jobs[job.id]
 
 

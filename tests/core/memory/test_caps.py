@@ -76,7 +76,7 @@ def uses(world: World, job: Job, mib: int) -> None:
 def test_the_first_size_is_reserved_and_the_second_is_the_cap(
     devices: tuple[Device, ...], most: int, asked: tuple[int, ...] | None
 ) -> None:
-    """Only the driver is asked for it. Where nobody enforces one, the job is told its limit."""
+    """The driver sets the cap where it can; elsewhere the job is told its limit all the same."""
     world = a_world(devices)
     job = world.submit_limited(20 * GIB, most * GIB)
     assert reserved(world, job) == 20 * GIB

@@ -38,7 +38,7 @@ def uses(world: World, job: Job, mib: int, seconds: float = 1.0) -> None:
 
 def steps(world: World, job: Job, count: float) -> None:
     about = {"job_id": job.id, "serial": world.live(job).serial}
-    world.step(ev.StepsReported(at=world.now, steps=count, **about))  # type: ignore[arg-type]
+    world.step(ev.StepsReported(at=world.now, steps=count, **about))
 
 
 def runs(world: World, job: Job) -> bool:

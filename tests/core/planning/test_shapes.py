@@ -61,12 +61,12 @@ def test_what_is_right_is_taken(proposal: Proposal) -> None:
         (None, "it proposed a NoneType"),
         (Proposal(job_id=1), "it proposed a Proposal"),
         (TakeCheckpointNow(job_id=True), "the job_id of its TakeCheckpointNow"),
-        (Start(job_id=1, placement=None), "the placement of its Start"),  # type: ignore[arg-type]
-        (Migrate(job_id=1, placement="x"), "the placement of its Migrate"),  # type: ignore[arg-type]
-        (ResizeTo(job_id=1, placement=()), "the placement of its ResizeTo"),  # type: ignore[arg-type]
-        (SetShares(job_id=1, shares=[SHARE]), "the shares of its SetShares"),  # type: ignore[arg-type]
-        (Cancel(job_id=1, reason=None), "the reason of its Cancel"),  # type: ignore[arg-type]
-        (Preempt(job_id=1, reason=1), "the reason of its Preempt"),  # type: ignore[arg-type]
+        (Start(job_id=1, placement=None), "the placement of its Start"),
+        (Migrate(job_id=1, placement="x"), "the placement of its Migrate"),
+        (ResizeTo(job_id=1, placement=()), "the placement of its ResizeTo"),
+        (SetShares(job_id=1, shares=[SHARE]), "the shares of its SetShares"),
+        (Cancel(job_id=1, reason=None), "the reason of its Cancel"),
+        (Preempt(job_id=1, reason=1), "the reason of its Preempt"),
         *((other(WARN, **{name: "x" * 301}), name) for name in ("kind", "text", "does")),
         *((other(WARN, **{name: "a\nb"}), name) for name in ("kind", "text", "does")),
         *((other(WARN, **{name: b"x"}), name) for name in ("kind", "text", "does")),
@@ -123,7 +123,7 @@ def test_a_share_with_one_wrong_field_is_wrong(changes: dict[str, Any]) -> None:
 
 
 def test_a_placement_has_a_mode() -> None:
-    placement = replace(PLACEMENT, collocation="timeslice")  # type: ignore[arg-type]
+    placement = replace(PLACEMENT, collocation="timeslice")
     with pytest.raises(RuleFailed, match="the placement"):
         shapes.checked_proposal(Start(job_id=1, placement=placement))
 

@@ -227,7 +227,7 @@ def test_the_due_job_gets_the_gpu_of_a_patient_one() -> None:
 
 def test_a_planner_that_raises_while_it_says_its_version() -> None:
     class Versionless(Slow):
-        version = property(lambda self: raising(KeyError("v"))())  # type: ignore[assignment]
+        version = property(lambda self: raising(KeyError("v"))())
 
         def __init__(self) -> None:
             self.name, self.make = "versionless", Plan

@@ -93,7 +93,7 @@ def test_what_it_says_beforehand() -> None:
         ({"time_limit_s": 7200.0}, "in 1h00m (the job has a time limit of 2h00m)"),
         ({"duration_s": 7200.0}, "in 1h00m (the job is expected to need 2h00m)"),
     ):
-        job = world.submit(GIB, uid=BOB, **more)  # type: ignore[arg-type]
+        job = world.submit(GIB, uid=BOB, **more)
         assert f"reserved for ada (reservation 1) {words}" in message(world, job)
 
 
@@ -106,7 +106,7 @@ def test_what_it_says_beforehand() -> None:
 def test_a_job_of_its_users_passes_those_that_wait_for_other_devices(
     planner: object, due_s: float | None
 ) -> None:
-    world = World(gpus(2), planners=(planner,), settings=CORE)  # type: ignore[arg-type]
+    world = World(gpus(2), planners=(planner,), settings=CORE)
     world.submit(38 * GIB, uid=BOB, smact=0.9)
     reserve(world, [1])
     waits = world.submit(38 * GIB, uid=BOB, smact=0.9, due_s=due_s)

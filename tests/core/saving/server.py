@@ -18,7 +18,7 @@ LONG_S = 3600.0
 def saving(kind: CheckpointKind, **spec: object) -> tuple[World, Job]:
     """A job that has run for an hour on GPU-0; GPU-1 is free."""
     world = World(gpus(2), settings=CORE)
-    job = world.submit(GIB, smact=0.1, checkpoint=Checkpoint(kind), **spec)  # type: ignore[arg-type]
+    job = world.submit(GIB, smact=0.1, checkpoint=Checkpoint(kind), **spec)
     world.obey = False
     world.pass_time(LONG_S)
     return world, job
@@ -41,7 +41,7 @@ def end(world: World, job: Job, how: Exit, **said: object) -> Job:
     assert live is not None
     exits = () if "lost" in said else (how,)
     world.step(
-        ev.AttemptEnded(at=world.now, job_id=job.id, serial=live.serial, exits=exits, **said)  # type: ignore[arg-type]
+        ev.AttemptEnded(at=world.now, job_id=job.id, serial=live.serial, exits=exits, **said)
     )
     return world.jobs[job.id]
 

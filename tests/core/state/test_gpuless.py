@@ -32,11 +32,11 @@ PENDING, RUNNING = JobState.PENDING, JobState.RUNNING
 
 def server(most: int, planner: Planner | SlowPlanner | None = None, **more: object) -> World:
     core = replace(CORE, gpuless_at_once=most)
-    return World(gpus(1), planners=(planner or STARTERS[0],), settings=core, **more)  # type: ignore[arg-type]
+    return World(gpus(1), planners=(planner or STARTERS[0],), settings=core, **more)
 
 
 def submit(world: World, uid: int = 1, **spec: object) -> Job:
-    return world.submit(gpus=0, uid=uid, user=f"u{uid}", **spec)  # type: ignore[arg-type]
+    return world.submit(gpus=0, uid=uid, user=f"u{uid}", **spec)
 
 
 def running(world: World) -> list[int]:

@@ -152,9 +152,9 @@ def test_a_number_that_is_none_is_not_a_quiet_device(smact: float) -> None:
 @pytest.mark.parametrize("used", [-1, float("nan")])
 def test_memory_that_cannot_be_true_is_unknown(used: float) -> None:
     led = ledger()
-    led.take(reading(1001.0, used=used))  # type: ignore[arg-type]
+    led.take(reading(1001.0, used=used))
     assert led.free_mib() is None and led.unreadable(1001.0) is not None
-    led.take(reading(1002.0, used=5_000, held={1: used}))  # type: ignore[dict-item]
+    led.take(reading(1002.0, used=5_000, held={1: used}))
     assert led.free_mib() is None
 
 

@@ -109,7 +109,7 @@ def test_a_waiting_job_gets_the_profile_that_was_learned_meanwhile() -> None:
     assert world.jobs[job.id].profile == PROFILE and world.jobs[running].profile == ()
     assert world.jobs[job.id].estimates == (OLD,)
     world.restart()
-    assert world.scheduler.snapshot.job(job.id).profile == PROFILE  # type: ignore[union-attr]
+    assert world.scheduler.snapshot.job(job.id).profile == PROFILE
 
 
 def test_an_edit_of_what_runs_replaces_the_profile() -> None:

@@ -26,8 +26,8 @@ def job(asked: int | None = None, limit_s: float | None = None, **changes: objec
     spec = JobSpec(name="train", user="ann", uid=1000, time_limit_s=limit_s)
     estimates = (Estimate(Quantity.MEMORY, asked, asked, DECLARED),) if asked else ()
     state = changes.pop("state", JobState.COMPLETED)
-    made = Job(1, "T", spec, Instant(0.0, 0.0), state=state, estimates=estimates)  # type: ignore[arg-type]
-    return replace(made, **changes)  # type: ignore[arg-type]
+    made = Job(1, "T", spec, Instant(0.0, 0.0), state=state, estimates=estimates)
+    return replace(made, **changes)
 
 
 def attempt(

@@ -35,7 +35,7 @@ def left(world: World, store: Store, job: Job) -> tuple[float, float] | None:
 
 
 def predicted(world: World, duration_s: float, upper_s: float, **spec: object) -> Job:
-    job = world.submit(8 * GIB, estimating=True, **spec)  # type: ignore[arg-type]
+    job = world.submit(8 * GIB, estimating=True, **spec)
     estimates = (
         Estimate(Quantity.MEMORY, 8 * GIB, 8 * GIB, "test"),
         Estimate(Quantity.SMACT, 0.4, 0.5, "history"),
@@ -144,7 +144,7 @@ def resumed(world: World, job: Job, **saved: float) -> None:
     assert attempt is not None
     progress = Progress(at=world.now, **saved) if saved else None
     about = {"at": world.now, "job_id": job.id, "serial": attempt.serial, "happened": world.now}
-    world.step(ev.CheckpointTaken(**about, progress=progress))  # type: ignore[arg-type]
+    world.step(ev.CheckpointTaken(**about, progress=progress))
     world.end(job, lost="gone")
     world.pass_time(100.0)
     assert world.live(job).number == 2

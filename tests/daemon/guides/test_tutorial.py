@@ -50,6 +50,6 @@ def test_rewriting_changes_nothing_but_outputs() -> None:
     class Nothing:
         output = ""
 
-    emptied = rewritten(text, [Nothing() for _ in commands])  # type: ignore[misc]
+    emptied = rewritten(text, [Nothing() for _ in commands])
     assert [c for n, c in files_and_commands(emptied) if n is None] == commands
     assert [n for n, _ in files_and_commands(emptied) if n] == ["sweep.rad", "report.rad"]

@@ -27,7 +27,7 @@ def removed(place: Place) -> Place:
     rows.kept_for = "90 days"
     uid = next(rows.users())
     while done is not None:
-        _, done = rows.remove(uid, now.wall_s + 60, done, lambda: False)  # type: ignore[assignment]
+        _, done = rows.remove(uid, now.wall_s + 60, done, lambda: False)
     assert place.store.finished(10) == []
     return place
 
@@ -39,8 +39,8 @@ def test_its_end_is_known_and_not_how(removed: Place, word: str) -> None:
     removed.scan.run()
     (refused,), (fine,) = removed.made(follower.ticket), removed.made(either.ticket)
     assert refused.state is JobState.FAILED
-    assert f"--after={word}: job {word} has ended, and its record was removed" in refused.reason  # type: ignore[operator]
-    assert "90 days" in refused.reason  # type: ignore[operator]
+    assert f"--after={word}: job {word} has ended, and its record was removed" in refused.reason
+    assert "90 days" in refused.reason
     assert fine.state is JobState.PENDING and fine.after == ()
     (found,) = finish(References(removed.scheduler, removed.store).find([word]))
     assert "has ended, and its record was removed" in str(found.error)

@@ -216,7 +216,7 @@ def test_nothing_but_a_rules_own_code_is_interrupted() -> None:
         signal.raise_signal(signal.SIGALRM)
         inside(now)
 
-    world.scheduler.state.begin = begin  # type: ignore[method-assign]
+    world.scheduler.state.begin = begin
     job = world.submit(GIB)
     assert world.state(job) is JobState.RUNNING and world.said == []
 

@@ -65,13 +65,13 @@ class Place:
         self.asks = Asks()
         self.world = World(gpus(4), planners=(default_planner(), self.asks))
         self.sockets = Sockets()
-        self.reports = Reports(self, self.world.scheduler, self.sockets, 10.0, 1.0)  # type: ignore[arg-type]
+        self.reports = Reports(self, self.world.scheduler, self.sockets, 10.0, 1.0)
 
     def now(self) -> Instant:
         return self.world.now
 
     def run(self, **spec: object) -> Job:
-        job = self.world.submit(GIB, **spec)  # type: ignore[arg-type]
+        job = self.world.submit(GIB, **spec)
         assert self.reports.open(job, self.world.live(job).serial)
         return self.world.jobs[job.id]
 

@@ -71,7 +71,7 @@ def asked(
         ),
     )
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), client_uid, client_uid))
-    finish(Requests({}).answer(loop, request))  # type: ignore[arg-type]
+    finish(Requests({}).answer(loop, request))
     answer = request.wait(0)
     assert answer is not None
     return json.loads(b"".join(encoded(answer))), world
@@ -132,7 +132,7 @@ def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
     words = {"op": "spool", "uid": 0, "user": "root"}
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), OTHER_USER, OTHER_USER))
     loop = SimpleNamespace(broken=False, store=SimpleNamespace(path=""))
-    finish(Requests({}, watching.folder_of).answer(loop, request))  # type: ignore[arg-type]
+    finish(Requests({}, watching.folder_of).answer(loop, request))
     answer = request.wait(0.0)
     assert answer is not None
     if system:

@@ -401,7 +401,7 @@ def test_a_daemon_that_dies_before_its_orders_leaves_a_void_launch(
 
 def test_it_ends_with_its_daemon(forker: Forker) -> None:
     forker._socket.close()
-    wait_until(lambda: gone(forker.pid) or read_stat(forker.pid).dead)  # type: ignore[union-attr]
+    wait_until(lambda: gone(forker.pid) or read_stat(forker.pid).dead)
 
 
 def test_an_upgrade_is_run_and_not_what_was_imported(
@@ -438,7 +438,7 @@ def test_one_that_never_gets_ready_rests_and_is_tried_again(
         assert not forker.is_ready()
         pids.add(forker.pid)
         if forker.pid:
-            wait_until(lambda: gone(forker.pid) or read_stat(forker.pid).dead)  # type: ignore[union-attr]
+            wait_until(lambda: gone(forker.pid) or read_stat(forker.pid).dead)
     assert 0 < len(pids - {0}) <= 3
     daemon = launcher(host, forker)
     daemon.launch(host.plan(*ONCE))

@@ -26,7 +26,7 @@ def said(request: TraceRequest, limits: EstimationConfig | None = None) -> Any:
 
 
 def description(**told: object) -> Description:
-    return Description(spec=JobSpec(name="a", user="ann", uid=1000), **told)  # type: ignore[arg-type]
+    return Description(spec=JobSpec(name="a", user="ann", uid=1000), **told)
 
 
 def sources(answer: Answer) -> list[str]:

@@ -57,7 +57,7 @@ def home(request: pytest.FixtureRequest) -> Iterator[Path]:
 def victim() -> Iterator[subprocess.Popen[bytes]]:
     """A process of the same user."""
     words = {"user": USER, "group": USER, "extra_groups": []} if ROOT else {}
-    process = subprocess.Popen(["sleep", "600"], cwd="/", **words)  # type: ignore[call-overload]
+    process = subprocess.Popen(["sleep", "600"], cwd="/", **words)
     yield process
     process.kill()
     process.wait()

@@ -140,7 +140,7 @@ def test_a_thought_without_end_is_ended_by_the_kernel() -> None:
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     config = Config(estimation=EstimationConfig(time_limit_s=0.1)).to_table()
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as worker:  # type: ignore[call-overload]
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as worker:
         worker.stdin.write(packed(config) + packed(Question(description(batch_size=13))))
         worker.stdin.flush()
         assert worker.wait() == -signal.SIGALRM

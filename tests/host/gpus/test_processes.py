@@ -29,7 +29,7 @@ def running(*arguments: str) -> Iterator[int]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         yield process.pid
-        process.stdin.close()  # type: ignore[union-attr]
+        process.stdin.close()
 
 
 def test_whose_it_is_and_what_it_runs() -> None:

@@ -83,7 +83,7 @@ def test_figures_that_cannot_be(figures: tuple[int, int]) -> None:
 
 
 def spark(**figures: object) -> Chip:
-    return Chip(name="NVIDIA GB10", fails={"nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}, **figures)  # type: ignore[arg-type]
+    return Chip(name="NVIDIA GB10", fails={"nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}, **figures)
 
 
 def test_a_gpu_is_listed_and_read(mocker: MockerFixture, server: Server) -> None:

@@ -109,7 +109,7 @@ def refuse(waiting: Waiting) -> None:
     def start_server(uid: int) -> None:
         raise NoAnswer("no")
 
-    waiting.fake.start_server = start_server  # type: ignore[method-assign]
+    waiting.fake.start_server = start_server
 
 
 def fault(waiting: Waiting) -> None:

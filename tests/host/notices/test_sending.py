@@ -168,7 +168,7 @@ def test_nothing_is_imported_after_the_change_of_user(
 
 def fake_sendmail(sender: Sender, folder: Path, **settings: str) -> Path:
     path = program(folder / "sendmail", f'printf "%s\\n" "$@" > {folder}/args; cat > {folder}/mail')
-    sender.notices.site = NotifyConfig(sendmail=path, **settings)  # type: ignore[arg-type]
+    sender.notices.site = NotifyConfig(sendmail=path, **settings)
     return folder
 
 
@@ -194,7 +194,7 @@ def test_a_mail(
     assert found["Subject"] == "radrm on box: job 1 (größe) FAILED" and found["To"] == words[-1]
     assert found["From"] == settings.get("mail_from")
     assert found["Auto-Submitted"] == "auto-generated"
-    assert found.get_content().startswith("job 1 (größe) FAILED\n")  # type: ignore[attr-defined]
+    assert found.get_content().startswith("job 1 (größe) FAILED\n")
 
 
 def test_no_name_ends_a_header_or_forges_a_line(sender: Sender, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_no_name_ends_a_header_or_forges_a_line(sender: Sender, tmp_path: Path) 
         *("Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "MIME-Version"),
         *("Subject", "To", "X-Mailer"),
     ]
-    lines = found.get_content().splitlines()  # type: ignore[attr-defined]
+    lines = found.get_content().splitlines()
     assert not any(line.startswith(("Bcc", "forged", ".")) for line in lines)
 
 

@@ -108,7 +108,7 @@ def test_what_takes_too_long_is_killed_and_the_next_question_gets_a_new_process(
     first = ask({"do": "leave a child"}).thought.state
     assert ask({"do": "spin"}, 0.3).thought.error == "it took longer than 0.3 s"
     for pid in (first["pid"], first["child"]):
-        wait_until(lambda pid=pid: (found := read_stat(pid)) is None or found.dead)  # type: ignore[misc]
+        wait_until(lambda pid=pid: (found := read_stat(pid)) is None or found.dead)
     again = ask({"do": "leave a child"}).thought.state
     assert again["pid"] != first["pid"]
 
@@ -223,7 +223,7 @@ def test_after_close_nothing_runs_and_nothing_is_posted() -> None:
     posted: queue.Queue[Planned] = queue.Queue()
     service = PlanningService(Config(), posted.put)
     service.ask(Think(planner="mine", number=1, limit_s=1.0), snapshot(), 30.0)
-    pid = posted.get(timeout=PATIENCE_S) and service._workers["mine"].process.pid  # type: ignore[union-attr]
+    pid = posted.get(timeout=PATIENCE_S) and service._workers["mine"].process.pid
     service.ask(
         Think(planner="mine", number=2, state={"do": "spin"}, limit_s=1.0), snapshot(), 90.0
     )

@@ -129,7 +129,7 @@ def test_an_environment_is_read_of_the_attempts_user_alone(
 
     def noted(pid: int, *args: object, **more: object) -> str | None:
         read.append(pid)
-        return token_of(pid, *args, **more)  # type: ignore[arg-type]
+        return token_of(pid, *args, **more)
 
     monkeypatch.setattr("radrm.host.processes.tree.token_of", noted)
     monkeypatch.setattr("radrm.host.attempts.owners.token_of", noted)
@@ -166,7 +166,7 @@ def test_a_program_with_roots_rights_is_known_by_who_started_it() -> None:
     code = f"import os, sys; os.setresuid({SOMEBODY}, 0, 0); os.write(1, b'now'); sys.stdin.read()"
     command = [sys.executable, "-I", "-S", "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
-    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(command, **pipes) as process:
         assert process.stdout.read(3) == b"now"
         assert os.stat(f"/proc/{process.pid}").st_uid == 0
         assert uid_of(process.pid) == SOMEBODY

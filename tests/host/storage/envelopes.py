@@ -21,7 +21,7 @@ def envelope(**changes: object) -> Envelope:
         "environment": {"PATH": "/bin", "ODD": "\udcff"},
         "submitted_s": 1.5,
     }
-    return Envelope(**{**fields, **changes})  # type: ignore[arg-type]
+    return Envelope(**{**fields, **changes})
 
 
 def all_of(spool: Spool) -> list[Arrival]:

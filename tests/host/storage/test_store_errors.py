@@ -33,7 +33,7 @@ def test_whatever_is_raised_leaves_no_transaction_open(
     def fail_in_the_middle(record: object) -> None:
         if (raised := next(calls, None)) is not None:
             raise raised
-        real(record)  # type: ignore[arg-type]
+        real(record)
 
     monkeypatch.setattr(store, "_save_record", fail_in_the_middle)
     expected = StoreError if isinstance(error, MemoryError) else type(error)
@@ -74,7 +74,7 @@ def test_on_a_full_disk_there_is_room_for_what_frees_things(small_disk: Path) ->
     (small_disk / "filler").unlink()
     found = Store(path)
     assert found.job(1) == world.jobs[1]
-    assert found.job(1).state is JobState.CANCELLED  # type: ignore[union-attr]
+    assert found.job(1).state is JobState.CANCELLED
 
 
 def test_a_store_that_a_full_disk_keeps_closed_is_not_called_damaged(small_disk: Path) -> None:

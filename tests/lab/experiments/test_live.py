@@ -247,7 +247,7 @@ class Daemon:
 def play_of(daemon: Daemon) -> Play:
     given = submissions(daemon.jobs, scenario(), Commands(stand_ins=True), {})
     daemon.tickets = [each.ticket for each in given]
-    server = Server(daemon.ask, daemon, {}, GPUS, 10.0)  # type: ignore[arg-type]
+    server = Server(daemon.ask, daemon, {}, GPUS, 10.0)
     return Play(server, daemon.jobs, given, daemon.pause, daemon.clock)
 
 
@@ -322,7 +322,7 @@ def test_an_interrupted_submission_is_cancelled_too() -> None:
         put(envelopes[:1])
         raise KeyboardInterrupt
 
-    daemon.put = half  # type: ignore[method-assign]
+    daemon.put = half
     with pytest.raises(KeyboardInterrupt):
         play.run(float("inf"), silent)
     assert play.cancel() == 1 and daemon.cancelled == daemon.tickets

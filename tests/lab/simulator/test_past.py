@@ -141,7 +141,7 @@ def test_what_jobs_had_to_follow_and_their_arrays_are_known_again() -> None:
     last = past(5, 20, attempt(5, 200, 300, used()))
 
     def about(it: Past, **fields: object) -> Past:
-        return replace(it, job=replace(it.job, **fields))  # type: ignore[arg-type]
+        return replace(it, job=replace(it.job, **fields))
 
     ok, array = Dependency(1, Condition.OK), Dependency(3, Condition.ANY, array=True)
     elements = [

@@ -21,7 +21,7 @@ from tests.lab.simulator.traces import job, scenario
 
 def with_planner(mocker: MockerFixture, planner: Planner) -> None:
     def rules(config: object) -> object:
-        made = make_rules(config)  # type: ignore[arg-type]
+        made = make_rules(config)
         return replace(made, planners=(*made.planners, planner))
 
     mocker.patch("radrm.lab.simulator.engine.make_rules", rules)
@@ -29,7 +29,7 @@ def with_planner(mocker: MockerFixture, planner: Planner) -> None:
 
 def test_a_planner_that_insists_does_not_hold_the_clock(mocker: MockerFixture) -> None:
     class Insistent(Stubborn):
-        def plan(self, view, event, state):  # type: ignore[no-untyped-def]
+        def plan(self, view, event, state):
             return replace(super().plan(view, event, state), wake_at=None)
 
     with_planner(mocker, Insistent(flip))

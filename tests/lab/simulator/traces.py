@@ -28,7 +28,7 @@ def job(
     **more: object,
 ) -> TraceJob:
     name = str(more.pop("name", "job"))
-    return TraceJob(submit_s, name, gpus, duration_s, memory_mib, smact, **more)  # type: ignore[arg-type]
+    return TraceJob(submit_s, name, gpus, duration_s, memory_mib, smact, **more)
 
 
 def scenario(policy: str = "magm", spec: str = "sim:2xA100-40GB", **changes: object) -> Scenario:
@@ -36,9 +36,9 @@ def scenario(policy: str = "magm", spec: str = "sim:2xA100-40GB", **changes: obj
     collocation = changes.pop("collocation", Collocation.AUTO)
     core = changes.pop("core", {})
     rules = {"policies": {table_of("policies", policy): settings}, "core": core}
-    config = Config(policy=policy, collocation=collocation, **rules)  # type: ignore[arg-type]
+    config = Config(policy=policy, collocation=collocation, **rules)
     fields: dict[str, object] = {"config": config, "life": PLAIN, **changes}
-    return Scenario(devices=parse(spec), **fields)  # type: ignore[arg-type]
+    return Scenario(devices=parse(spec), **fields)
 
 
 def drawn(seed: int, count: int, over_s: float = 3000.0) -> list[TraceJob]:

@@ -23,12 +23,12 @@ class Server(World):
 
     def __init__(self, **rule: object) -> None:
         rule = {"alpha": 0.05, **rule}
-        planners = (default_planner(), FlowCon(**rule))  # type: ignore[arg-type]
+        planners = (default_planner(), FlowCon(**rule))
         super().__init__(gpus(4), planners=planners, node=Node(cpus=CPUS))
         self.cpu_s: dict[int, float] = {}
 
     def start(self, **spec: object) -> Job:
-        return self.submit(4000, smact=0.1, **spec)  # type: ignore[arg-type]
+        return self.submit(4000, smact=0.1, **spec)
 
     def interval(self, *losses: tuple[Job, float | None], part: float = 0.5, s: float = 20) -> None:
         """Pass an interval in which each job uses `part` of the CPUs, and report losses."""
@@ -47,7 +47,7 @@ class Server(World):
         self.step(ev.HostUsed(at=self.now, uses=((job.id, attempt.serial, use),)))
 
     @property
-    def memory(self) -> dict:  # type: ignore[type-arg]
+    def memory(self) -> dict:
         return self.rule_states["planner", "flowcon"].state
 
     def which(self, job: Job) -> str:
@@ -255,7 +255,7 @@ def test_an_attempt_whose_shares_failed_is_not_asked_again() -> None:
         world.interval((one, loss))
     world.obey = False
     two = world.start()
-    world.step(ev.AttemptStarted(at=world.now, job_id=two.id, serial=world.live(two).serial))  # type: ignore[union-attr]
+    world.step(ev.AttemptStarted(at=world.now, job_id=two.id, serial=world.live(two).serial))
     asked = [a for a in world.actions if isinstance(a, act.ApplyShares)]
     assert asked
     for action in asked:
@@ -325,4 +325,4 @@ def test_no_job_is_below_its_floor(
 )
 def test_wrong_settings_are_refused_with_the_range(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        FlowCon(**wrong)  # type: ignore[arg-type]
+        FlowCon(**wrong)

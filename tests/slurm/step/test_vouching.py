@@ -89,7 +89,7 @@ def site() -> Iterator[Callable[..., Site]]:
     made: list[Site] = []
 
     def make(*words: object) -> Site:
-        made.append(Site(*words))  # type: ignore[arg-type]
+        made.append(Site(*words))
         return made[-1]
 
     yield make

@@ -6,7 +6,7 @@ As in the RAD-RM thesis, section 4.3.4: the time of all together beside that of 
 
 from __future__ import annotations
 
-from msgspec import field
+from dataclasses import dataclass, field
 
 from radrm.client.text import Document
 from radrm.lab.experiments.collocate.numbers import Results, Round, round_document
@@ -17,6 +17,7 @@ _NOT_OF_A_MIX: Document = dict.fromkeys(
 """Figures of a round that mean nothing for a mix of programs."""
 
 
+@dataclass
 class Mixed(Results):
     """Rounds of all programs together, one for each mode. `alone`: those of each alone, in
     order."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct
 
 from radrm.client.text import Document
 from radrm.errors import UsageError
@@ -209,7 +211,8 @@ class Round(Struct, frozen=True, kw_only=True):
         return self.energy_j / self.copies
 
 
-class Results(Struct):
+@dataclass
+class Results(ABC):
     """The rounds of a measurement that are compared, in the order of their runs."""
 
     rounds: list[Round] = field(default_factory=list)
@@ -220,17 +223,17 @@ class Results(Struct):
         return self.rounds
 
     @property
+    @abstractmethod
     def complete(self) -> bool:
         """Whether there is what the rounds are compared with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def smact_alone(self, measured: Round) -> list[float | None]:
         """The SM activity alone of each program of a round."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work(self, measured: Round) -> float | None:
         """The work per time, relative to that of one after another; 1.0 is no gain."""
-        raise NotImplementedError
 
     def best(self) -> Round | None:
         """The round with the most work per time among those with several copies."""
@@ -238,13 +241,13 @@ class Results(Struct):
         known = [(gain, few, r) for gain, few, r in gains if gain is not None]
         return max(known, key=lambda item: item[:2])[2] if known else None
 
+    @abstractmethod
     def verdict(self) -> str:
         """One line: whether sharing pays, and how much."""
-        raise NotImplementedError
 
+    @abstractmethod
     def documents(self) -> list[Document]:
         """Each round as JSON has it."""
-        raise NotImplementedError
 
 
 class Copies(Results):

@@ -89,7 +89,7 @@ class Past:
         found = [each for each in self.jobs if each.ended and begin_s <= each.ended.wall_s < end_s]
         yield [
             msgspec.convert(msgspec.to_builtins(each), PastJob)
-            for each in sorted(found, key=lambda each: (each.ended.wall_s, each.id))  # type: ignore[union-attr]
+            for each in sorted(found, key=lambda each: (each.ended.wall_s, each.id))
         ]
 
     def attempts_of(self, ids: Sequence[int]) -> Iterator[list[PastAttempt]]:

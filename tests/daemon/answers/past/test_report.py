@@ -116,7 +116,7 @@ def test_days_are_those_of_the_site() -> None:
 
 def test_a_clock_that_was_set_does_not_change_a_length() -> None:
     made = attempt(1, 1, 0, HOUR_S, "A")
-    set_back = made.ended.__class__(HOUR_S, MIDNIGHT + 9 * HOUR_S, "boot")  # type: ignore[union-attr]
+    set_back = made.ended.__class__(HOUR_S, MIDNIGHT + 9 * HOUR_S, "boot")
     past = Past([job(1, ended=9 * HOUR_S)], [replace(made, ended=set_back)])
     assert past.report()["total"]["gpu_s"] == pytest.approx(HOUR_S)
 

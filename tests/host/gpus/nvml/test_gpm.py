@@ -48,7 +48,7 @@ class World:
 
 
 def hopper(**given: object) -> Chip:
-    return Chip(name="NVIDIA H100 80GB HBM3", gpm=True, **given)  # type: ignore[arg-type]
+    return Chip(name="NVIDIA H100 80GB HBM3", gpm=True, **given)
 
 
 def test_samples_lie_far_enough_apart_and_the_last_figure_stands_meanwhile(

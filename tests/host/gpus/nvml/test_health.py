@@ -205,7 +205,7 @@ def test_another_error_is_no_reset(mocker: MockerFixture) -> None:
 
 @pytest.mark.parametrize("figure", ["energy_mj", "ecc"])
 def test_counters_that_begin_anew_tell_of_a_reset(mocker: MockerFixture, figure: str) -> None:
-    chip = Chip(**{figure: 5_000_000})  # type: ignore[arg-type]
+    chip = Chip(**{figure: 5_000_000})
     world = World(mocker, chip)
     faulty(world, chip)
     setattr(chip, figure, 0)

@@ -58,7 +58,7 @@ class Site:
         at = Instant(1.0, self.now.wall_s - days * DAY_S, "boot")
         spec = replace(self.template.spec, uid=uid, name=f"net{number}")
         given = {"ticket": new_ticket(), "spec": spec, "ended": at, **changes}
-        return replace(self.template, id=number, **given)  # type: ignore[arg-type]
+        return replace(self.template, id=number, **given)
 
     def save(self, jobs: Iterable[Job], runs: Iterable[Run] = (), env: str = "") -> None:
         records = list(jobs)
@@ -75,7 +75,7 @@ class Site:
     def sweep(self, ready: bool = True, **settings: object) -> int:
         """All pieces of one sweep; how many."""
         at_s, pieces = 0.0, 0
-        config = RetentionConfig(**settings)  # type: ignore[arg-type]
+        config = RetentionConfig(**settings)
         store = self.store
         retention = Retention(config, store.rows, store.energy, self.paths, lambda: at_s)
         while retention.due_in_s < EVERY_S / 2:
@@ -370,7 +370,7 @@ def test_nothing_has_a_limit_of_zero(site: Site) -> None:
     off = dict.fromkeys(("finished_days", "finished_jobs"), 0)
     site.sweep(**off)
     assert site.ids() == [1]
-    assert RetentionConfig(**off).words == "no limit now"  # type: ignore[arg-type]
+    assert RetentionConfig(**off).words == "no limit now"
 
 
 def test_a_transaction_that_fails_is_synced_again_afterwards(site: Site) -> None:

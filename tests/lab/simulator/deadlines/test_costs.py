@@ -48,7 +48,7 @@ RUN = Run(
 
 def costs(**changes: object) -> Costs:
     fields: dict[str, object] = {"prices": ((0, 0.5),), "pue": 2.0, "cost_per_hour": 10.0}
-    return Costs(**{**fields, **changes})  # type: ignore[arg-type]
+    return Costs(**{**fields, **changes})
 
 
 def test_a_late_job_costs_its_weight_an_hour_also_if_it_never_completes() -> None:

@@ -19,7 +19,7 @@ class Second:
 
 
 class EverySecond(OwnLoop):
-    def _window(self, device: Device) -> SmactWindow:  # type: ignore[override]
+    def _window(self, device: Device) -> SmactWindow:
         return SmactWindow(self._settings.smact_window_s)
 
     def _begin(self) -> None:

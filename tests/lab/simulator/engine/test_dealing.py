@@ -24,7 +24,7 @@ GIB = 1024
 
 
 def setting_of(config: Config = FOR_EVER, **changes: object) -> Scenario:
-    found = scenario(life=PLAIN, **changes)  # type: ignore[arg-type]
+    found = scenario(life=PLAIN, **changes)
     return replace(found, config=dataclasses.replace(found.config, slurm=config.slurm))
 
 
@@ -49,7 +49,7 @@ def test_no_server_is_ever_promised_more_than_it_has(
         for server, free in enumerate(dealer._free):
             assert 0 <= free == total - sum(dealer._asked[at] for at in dealer.on(server))
 
-    dealer._deal = checked  # type: ignore[method-assign]
+    dealer._deal = checked
     runs = dealer.run()
     assert dealer.complete
     for found in runs:
@@ -111,7 +111,7 @@ def test_who_waits_too_long_goes_to_another_server_and_fails_at_last() -> None:
 )
 def test_what_it_does_not_model_is_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        simulate_many([job()], replace(setting_of(), **changes), 2, "gpumem")  # type: ignore[arg-type]
+        simulate_many([job()], replace(setting_of(), **changes), 2, "gpumem")
 
 
 def test_an_unknown_dealer_is_named() -> None:

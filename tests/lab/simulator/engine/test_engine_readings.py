@@ -58,7 +58,7 @@ def test_the_window_tells_what_readings_each_second_would(
 def every_second(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Run:
     with monkeypatch.context() as patched:
         patched.setattr(engine, "OwnLoop", EverySecond)
-        return simulate(*arguments)  # type: ignore[arg-type]
+        return simulate(*arguments)
 
 
 @pytest.mark.parametrize(
