@@ -24,7 +24,7 @@ RawValue = str | list[str] | bool
 RawOptions = dict[str, RawValue]
 """Options as written, by name. Envelopes hold them in this form, as JSON."""
 
-# What options are a matter of (`Option.marks`).
+# What an option concerns (`Option.marks`).
 MANY = "many"
 """It is repeatable: its field has a tuple."""
 FIRST = "first"
